@@ -222,12 +222,12 @@ class Notify(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    app : str
-        Application that is notified.
+    listener : str
+        Name under which callbacks were registered with :meth:`Installed.listen`.
     payload : object
     """
 
-    app: str
+    listener: str
     payload: Any
 
 
@@ -393,8 +393,8 @@ class Installed(Protocol):
         """Call an operation of the machine (:class:`Call`)."""
         ...
 
-    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
-        """Call ``callback`` with the payload of each :class:`Notify` to that application."""
+    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
+        """Call ``callback`` with the payload of each :class:`Notify` to a listener of that name."""
         ...
 
 

@@ -117,7 +117,10 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         yield f"lab {name}: bill", _of_frame(lab.bill())
         yield f"lab {name}: deliveries", _of_frame(lab.deliveries())
         exposure = lab.trace.exposure
-        yield f"lab {name}: held", _of_text([] if exposure is None else sorted(map(repr, exposure.rows())))
+        yield (
+            f"lab {name}: held",
+            _of_text([] if exposure is None else sorted(map(repr, map(tuple, exposure.rows())))),
+        )
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
     for name, table in tqdm(tables(), unit="table"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 import anywidget
@@ -17,6 +18,7 @@ from mudkit.errors import MudkitError, ParameterError
 
 STALE: Final = "These values are invalid; below is the last valid result."
 """Heading of an alert above a result that stays."""
+_ASSETS: Final = Path(__file__).parent / "assets"
 _MAX_SHOWN: Final = 80
 _NOT_SHOWN: Final = "<p><i>A widget: run this cell, after those above it, to see it.</i></p>"
 """Output of a panel in a notebook that is not trusted, or that stands where there are no widgets."""
@@ -30,93 +32,8 @@ class _Page(anywidget.AnyWidget):
     the matter of the extension in ``data/jupyter``, as not every chapter has a widget.
     """
 
-    _esm = """
-    function render({ el }) {
-      el.style.display = "none";
-      const keep = ({ target }) => {
-        if (target.matches?.(".mudkit-panel select")) target.dataset.lmSuppressShortcuts = "true";
-      };
-      document.addEventListener("focusin", keep);
-      const buttons = { "fa-play": "play", "fa-pause": "pause", "fa-stop": "stop", "fa-retweet": "repeat" };
-      const set = (element, name, value) => {
-        if (element.getAttribute(name) !== value) element.setAttribute(name, value);
-      };
-      // ipywidgets gives these no names; a slider shows its value as text beside it.
-      const name = panel => {
-        for (const slider of panel.querySelectorAll(".widget-slider, .widget-hslider")) {
-          const handle = slider.querySelector(".noUi-handle");
-          const label = slider.querySelector(".widget-label");
-          const readout = slider.querySelector(".widget-readout");
-          if (!handle) continue;
-          set(handle, "aria-label", label?.textContent || "value");
-          if (readout) {
-            set(handle, "aria-valuetext", readout.textContent);
-            set(readout, "aria-label", `${label?.textContent || "value"}, typed`);
-            set(readout, "role", "textbox");
-          }
-        }
-        for (const button of panel.querySelectorAll(".widget-play button")) {
-          const icon = [...button.firstElementChild?.classList ?? []].find(each => each in buttons);
-          if (icon) set(button, "aria-label", buttons[icon]);
-        }
-      };
-      const describe = () => {
-        const panel = el.closest(".mudkit-panel");
-        if (panel) name(panel);
-        for (const plot of document.querySelectorAll(".js-plotly-plot")) {
-          const text = plot.layout?.meta?.alt, drawing = plot.querySelector("svg.main-svg");
-          if (!text || !drawing || drawing.getAttribute("aria-label") === text) continue;
-          drawing.setAttribute("role", "img");
-          drawing.setAttribute("aria-label", text);
-        }
-      };
-      const watch = new MutationObserver(describe);
-      let width = 0;
-      const fit = new ResizeObserver(([{ contentRect }]) => {
-        if (contentRect.width === width) return;
-        width = contentRect.width;
-        window.dispatchEvent(new Event("resize"));  // plotly listens to it
-      });
-      const begin = () => {
-        const panel = el.closest(".mudkit-panel");
-        if (panel) {
-          watch.observe(panel, { childList: true, subtree: true, characterData: true });
-          fit.observe(panel);
-        }
-        describe();
-      };
-      const frame = requestAnimationFrame(begin);
-      return () => {
-        document.removeEventListener("focusin", keep);
-        cancelAnimationFrame(frame);
-        watch.disconnect();
-        fit.disconnect();
-      };
-    }
-    export default { render };
-    """
-    _css = """
-    .mudkit-panel .noUi-handle:focus-visible, .mudkit-panel .widget-readout:focus-visible,
-    .mudkit-panel button:focus-visible, .mudkit-panel input:focus-visible, .mudkit-panel select:focus-visible,
-    .mudkit-panel textarea:focus-visible {
-      outline: 2px solid var(--jp-brand-color1, currentColor) !important;
-      outline-offset: 1px;
-    }
-    .mudkit-panel .noUi-handle { border-color: var(--jp-content-font-color2); }
-    /* Without its kernel: one sentence in place of a broken link beside each control. */
-    .mudkit-panel .jupyter-widgets-disconnected::before { content: none; }
-    .mudkit-panel.jupyter-widgets-disconnected::before {
-      content: "Saved result. To use the controls, run this cell, after those above it.";
-      font: italic var(--jp-content-font-size1, 14px) / 1.5 var(--jp-content-font-family, sans-serif);
-      color: var(--jp-content-font-color1, inherit);
-      padding: 2px 0 6px;
-    }
-    .mudkit-panel.jupyter-widgets-disconnected
-      :is(.widget-inline-hbox:not(.widget-html), .widget-button, .widget-play) {
-      opacity: 0.55;
-      pointer-events: none;
-    }
-    """
+    _esm = _ASSETS / "panel.js"
+    _css = _ASSETS / "panel.css"
 
 
 class Panel(ipywidgets.VBox):  # type: ignore[misc]
@@ -143,36 +60,7 @@ class Figure(go.FigureWidget):  # type: ignore[misc]
     figure has changed by then, the module requests its state.
     """
 
-    _esm = """
-    export default () => {
-      let drawing;
-      return {
-        initialize({ model }) {
-          let isBehind = false;
-          for (const change of ["addTraces", "deleteTraces", "restyle", "relayout", "update"])
-            model.on(`change:_py2js_${change}`, () => { isBehind = true; });
-          const load = () => {
-            const text = new Blob([model.get("_bundle")], { type: "text/javascript" });
-            return import(URL.createObjectURL(text));
-          };
-          const catchUp = () => new Promise(resolve => {
-            model.on("change:_widget_data change:_widget_layout", resolve);
-            model.send({ type: "state" });
-            setTimeout(resolve, 5000);  // the kernel may be gone
-          });
-          drawing = (globalThis.mudkitPlotly ??= load()).then(async bundle => {
-            if (isBehind) await catchUp();
-            const figure = bundle.default();
-            figure.initialize({ model });
-            return figure;
-          });
-        },
-        async render({ model, el }) {
-          return (await drawing).render({ model, el });
-        },
-      };
-    };
-    """
+    _esm = _ASSETS / "figure.js"
     _bundle = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

@@ -116,7 +116,7 @@ class Follower(msgspec.Struct):
     ``lineage`` and ``last_lsn`` are the log's as last heard (None: never). A lineage does not show whether it
     is the present one: a store may be restored from any backups in any order, and messages of one incarnation
     may arrive after those of the next. So another lineage counts only in the answer to a question: the
-    follower sends its ``nonce`` (:meth:`question_nonce`), and the present incarnation returns it with its
+    follower sends its ``nonce`` (:meth:`open_question`), and the present incarnation returns it with its
     lineage.
     """
 
@@ -127,7 +127,7 @@ class Follower(msgspec.Struct):
     def accept_lineage(self, lineage: Lineage, last_lsn: int, nonce: str | None = None) -> bool:
         """Adopt what a message says of the log and return True; False if it may be a late copy.
 
-        Then ask the log, with :meth:`question_nonce`. ``nonce`` is that of the question which the message
+        Then ask the log, with :meth:`open_question`. ``nonce`` is that of the question which the message
         answers. The first message of all counts without one.
         """
         is_answer = nonce is not None and nonce == self.nonce
@@ -141,7 +141,7 @@ class Follower(msgspec.Struct):
             self.nonce = None
         return True
 
-    def question_nonce(self, entropy: Entropy) -> str:
+    def open_question(self, entropy: Entropy) -> str:
         """Return the nonce of the open question to the log; draw one if there is none."""
         if self.nonce is None:
             self.nonce = entropy(_BYTES).hex()
@@ -173,7 +173,7 @@ def rollback_incident(who: str, lost: str) -> Record:
 
 
 class HelloVerdict(Enum):
-    """Verdict on a hello."""
+    """Verdict on a hello: whether it is accepted, ignored, or its sender is asked for another one."""
 
     NEWS = "news"
     """Newer than the last one: it says where the device is."""
@@ -213,7 +213,7 @@ class Peer(msgspec.Struct):
         """Store a hello as the last one; an open question is answered by it."""
         self.incarnation, self.seq, self.nonce = incarnation, seq, None
 
-    def question_nonce(self, entropy: Entropy) -> str:
+    def open_question(self, entropy: Entropy) -> str:
         """Return the nonce of the open question to the device; draw one if there is none."""
         if self.nonce is None:
             self.nonce = entropy(_BYTES).hex()

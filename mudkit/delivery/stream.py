@@ -41,7 +41,7 @@ class _Pending(NamedTuple, Generic[_T]):
     """Unacknowledged body, with its sequence number and the time at which it was added."""
 
     seq: int
-    sent_us: int
+    added_us: int
     body: _T
 
 
@@ -82,8 +82,8 @@ class Outgoing(Generic[_T]):
     def items_of(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
         """Return the messages of those of some sequence numbers that are pending."""
         first_seq = self._last - len(self._pending) + 1
-        places = (seq - first_seq for seq in sorted(seqs) if first_seq <= seq <= self._last)
-        return [self._build_item(self._pending[place].seq, self._pending[place].body) for place in places]
+        indexes = (seq - first_seq for seq in sorted(seqs) if first_seq <= seq <= self._last)
+        return [self._build_item(self._pending[index].seq, self._pending[index].body) for index in indexes]
 
     def _build_item(self, seq: int, body: _T) -> StreamItem[_T]:
         """Build the message of a pending item."""

@@ -6,7 +6,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.exercises.grading import grade
-    from mudkit.exercises.judging import Exercise, Played, Verdict
+    from mudkit.exercises.judging import Exercise, Judgement, PlayedScenario
     from mudkit.exercises.parameters import check_parameters
     from mudkit.exercises.register import EXERCISES, judge
 else:
@@ -15,8 +15,8 @@ else:
 __all__ = [
     "EXERCISES",
     "Exercise",
-    "Played",
-    "Verdict",
+    "Judgement",
+    "PlayedScenario",
     "check_parameters",
     "grade",
     "judge",

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario
 
 _ANSWERS: Final = ("local", "remote")
 _BEYOND_S: Final = 1 / 8
@@ -96,14 +96,14 @@ def _lacking(query: ReadRequest, cached: ReadRequest, limit_s: float) -> _Lackin
     return _Lacking(cached, corner[0], corner[1], last_s, "it lies outside the box of that answer")
 
 
-def _play(piece: Callable[..., Any], case: _Case) -> Played:
+def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
     lacking = [_lacking(case.query, cached, case.limit_s) for cached in case.cache]
     problem, shown = None, None
     try:
         problem, shown = _judged(piece(case.query, list(case.cache), case.limit_s), case, lacking)
     except PieceError as error:
         problem = str(error)
-    return Played(str(case), problem, picture=partial(_drawn, case, shown))
+    return PlayedScenario(str(case), problem, picture=partial(_drawn, case, shown))
 
 
 def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[str | None, _Lacking | None]:

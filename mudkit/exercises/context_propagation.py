@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario, new_lab
 from mudkit.systems.radiator import (
     Aggregability,
     Client,
@@ -124,7 +124,7 @@ def _sent_messages(
     return sent
 
 
-def _play(piece: Callable[..., Any], case: _Case) -> Played:
+def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
     raised: list[str] = []
 
     def checked(sender: Context, receiver: Context) -> Any:
@@ -139,7 +139,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
 
     sent, expected = _sent_messages(checked, case), _sent_messages(_reference, case)
     problem = raised[0].splitlines()[0] if raised else _problem(sent, expected, case)
-    return Played(str(case), problem, picture=partial(_drawn, piece, case))
+    return PlayedScenario(str(case), problem, picture=partial(_drawn, piece, case))
 
 
 def _problem(

@@ -55,7 +55,7 @@ FAILURE_TITLE: Final = "The smallest scenario that fails"
 
 @check_arguments(types=False)
 @dataclass(frozen=True)
-class Played:
+class PlayedScenario:
     """Outcome of one scenario.
 
     Parameters
@@ -101,7 +101,7 @@ class Exercise:
     signature: str
     property: str
     scenarios: SearchStrategy[Any]
-    play: Callable[[Callable[..., Any], Any], Played]
+    play: Callable[[Callable[..., Any], Any], PlayedScenario]
     returns: str = ""
 
     def piece(self) -> str:
@@ -111,7 +111,7 @@ class Exercise:
 
 @check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
-class Verdict(Displayed):
+class Judgement(Displayed):
     """Result of judging a solution.
 
     Parameters
@@ -124,7 +124,7 @@ class Verdict(Displayed):
         Whether all scenarios passed.
     scenarios : int
         Number of scenarios run, including those that shrank the failing one.
-    failure : Played or None
+    failure : PlayedScenario or None
         Smallest scenario that fails. None: all pass.
     is_smallest : bool
         False if time was over before smaller scenarios were tried.
@@ -134,7 +134,7 @@ class Verdict(Displayed):
     property: str
     passed: bool
     scenarios: int
-    failure: Played | None
+    failure: PlayedScenario | None
     is_smallest: bool = True
 
     def __str__(self) -> str:
@@ -397,7 +397,7 @@ def _guard(piece: Callable[..., Any], expected: str) -> Callable[..., Any]:
     return guarded
 
 
-def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock: Clock) -> Played:
+def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock: Clock) -> PlayedScenario:
     """Run a scenario; an answer that ``play`` cannot use is a failure of the function, too."""
     words = str(scenario)[:400]
     _answered.clear()
@@ -405,14 +405,14 @@ def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock:
         with clock.limit(_SCENARIO_S):
             return exercise.play(guarded, scenario)
     except PieceError as error:  # a play function need not catch it
-        return Played(words, str(error))
+        return PlayedScenario(words, str(error))
     except Overtime:
-        return Played(words, "it did not end.")
+        return PlayedScenario(words, "it did not end.")
     except Exception as error:
         if not _answered:  # it is not about an answer
             raise
         expected = f"; expected {exercise.returns}" if exercise.returns else ""
-        return Played(
+        return PlayedScenario(
             words,
             f"it returned {brief(_answered[0], 80)}, which the judge cannot use "
             f"({type(error).__name__}: {error}){expected}.",
@@ -425,12 +425,12 @@ def judged(
     piece: Callable[..., Any],
     within_s: float = WITHIN_S,
     used_s: Callable[[], float] = process_time,
-) -> Verdict:
+) -> Judgement:
     """Judge a function; an exception that it raises, or that it does not end, is a failure like any other."""
     set_hypothesis_home_dir(_home())  # the default is the reader's working folder
     count = 0
     running = ""
-    failure: Played | None = None
+    failure: PlayedScenario | None = None
     outcomes: dict[str, set[str | None]] = defaultdict(set)
     guarded = _guard(piece, exercise.returns)
     clock = Clock(within_s, used_s)
@@ -469,11 +469,11 @@ def judged(
         raise Stopped(f"Stopped after {count} scenarios, in this one: {running}") from None
     except Overtime:
         assert failure is not None
-        return Verdict(chapter, exercise.property, False, count, failure, is_smallest=False)
+        return Judgement(chapter, exercise.property, False, count, failure, is_smallest=False)
     except (_FailedError, Flaky) as error:
         assert failure is not None
         shown = failure
         if isinstance(error, Flaky) or len(outcomes[failure.scenario]) > 1:
             shown = replace(failure, problem=f"{failure.problem} {_NOT_REPEATABLE}")
-        return Verdict(chapter, exercise.property, False, count, shown)
-    return Verdict(chapter, exercise.property, True, count, None)
+        return Judgement(chapter, exercise.property, False, count, shown)
+    return Judgement(chapter, exercise.property, True, count, None)

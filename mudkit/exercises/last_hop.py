@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures, words
-from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.exercises.judging import Exercise, PieceError, PlayedScenario
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
     Expiration,
@@ -194,12 +194,12 @@ def _loss(best: frozenset[Hashable], outcome: Outcome) -> float:
     return len(best.difference(outcome.read_ids)) / len(best) if best else 0.0
 
 
-def _play(piece: Callable[..., Any], case: _Case) -> Played:
+def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
     judged = _Judged(piece, case, case.drawn())
     outcome = play(judged.drawn, judged.spool, case.most)
     best = _best(case)
     problem = judged.problem or _too_much(best, outcome.waste, _loss(best.read, outcome))
-    return Played(str(case), problem, picture=partial(_drawn, piece, case, best))
+    return PlayedScenario(str(case), problem, picture=partial(_drawn, piece, case, best))
 
 
 def _too_much(best: _Best, waste: float, loss: float) -> str | None:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.events import Operation
-from mudkit.exercises.judging import FAILURE_TITLE, DeliveryFaults, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import (
+    FAILURE_TITLE,
+    DeliveryFaults,
+    Exercise,
+    PieceError,
+    PlayedScenario,
+    new_lab,
+)
 from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
 from mudkit.systems.mud.messages import Ask, WriteOutcome, WriteRequest
@@ -160,7 +167,7 @@ def _entries(record: Mapping[str, Any] | None) -> set[str]:
     return set() if record is None else set(record["data"]["entries"])
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     journal = _Journal(piece, scenario.deliveries)
     problem = None
     for edits in scenario.rounds:
@@ -171,7 +178,9 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
             problem = str(error)
         if problem is not None:
             break
-    return Played(_words(journal.events, scenario.deliveries), problem, journal.lab, picture=journal.drawn)
+    return PlayedScenario(
+        _words(journal.events, scenario.deliveries), problem, journal.lab, picture=journal.drawn
+    )
 
 
 def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from mudkit.exercises import (
     write_batching,
     writer_predicates,
 )
-from mudkit.exercises.judging import WITHIN_S, Exercise, Verdict, clear_diagrams, judged
+from mudkit.exercises.judging import WITHIN_S, Exercise, Judgement, clear_diagrams, judged
 
 EXERCISES: Final[dict[str, Exercise]] = {
     "00_start_here": start_here.EXERCISE,
@@ -41,7 +41,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
 
 
 @check_arguments(types=False)
-def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float = WITHIN_S) -> Verdict:
+def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float = WITHIN_S) -> Judgement:
     """Check a reader's function against the property of a chapter in random scenarios.
 
     The scenarios are the same at every call. A function that does not end one of them within 10 s, or all of
@@ -60,7 +60,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float
 
     Returns
     -------
-    Verdict
+    Judgement
         Whether it passed, and otherwise the smallest scenario that fails, with its diagram.
 
     Raises

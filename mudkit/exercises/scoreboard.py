@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.errors import MudkitError, OperationLost
 from mudkit.events import Operation
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario, new_lab
 from mudkit.experiment import Item, Scenario, Task, Testbed
 from mudkit.experiment.adapters.own import RELAY, Own
 from mudkit.fleet.link import Transfer
@@ -303,7 +303,7 @@ def _check_answer(operation: Operation, name: str, when: str) -> None:
         raise _ProblemError(f"{name} is answered with {type(error).__name__}: {error}") from error
 
 
-def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> Played:
+def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> PlayedScenario:
     trial = _Trial(piece)
     problem = None
     try:
@@ -317,7 +317,7 @@ def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> Played:
         problem = " ".join(filter(None, (error.summary, error.where and f"({error.where})", error.found)))
     scenario = f"ann and bob want arts, cy wants sports. {', '.join(trial.events) or 'That is all'}."
     is_drawn = problem is not None and trial.lab.trace.table("messages").num_rows > 0
-    return Played(scenario, problem, picture=trial.drawn if is_drawn else None)
+    return PlayedScenario(scenario, problem, picture=trial.drawn if is_drawn else None)
 
 
 _STEPS: Final = (

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario, new_lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay
 
 _SENDER: Final = "kim"
@@ -185,7 +185,7 @@ def _label(kind: str, content: str) -> str:
     return " + ".join(dict.fromkeys(_PARTS[part] for part in parts)) or kind
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     album = _Album(piece, scenario.lifetime_s)
     try:
         for step in scenario.steps:
@@ -195,7 +195,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
     except PieceError as error:
         album.problem = str(error)
     story = f"a key lasts {scenario.lifetime_s:g} s; {', '.join(album.events)}."
-    return Played(story, album.problem, album.lab, picture=album.drawn)
+    return PlayedScenario(story, album.problem, album.lab, picture=album.drawn)
 
 
 EXERCISE: Final = Exercise(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.consistency import History, Status, Verdict, check
-from mudkit.exercises.judging import Exercise, PieceError, Played
+from mudkit.exercises.judging import Exercise, PieceError, PlayedScenario
 
 _COLUMNS: Final = 8
 """Distance between the starts of two operations; fits the longest name, as versions have one digit."""
@@ -55,7 +55,7 @@ def _written(moves: Sequence[_Move]) -> str:
     return "\n".join(line for _, line in sorted(lines, key=lambda entry: entry[0]))
 
 
-def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
+def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> PlayedScenario:
     text = _written(moves)
     history = History.parse(text)
     operations = [
@@ -75,8 +75,8 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> Played:
     try:
         answer = bool(piece(operations))
     except PieceError as error:
-        return Played(scenario, str(error), picture=partial(_drawn, verdict))
-    return Played(scenario, _problem(answer, verdict), picture=partial(_drawn, verdict))
+        return PlayedScenario(scenario, str(error), picture=partial(_drawn, verdict))
+    return PlayedScenario(scenario, _problem(answer, verdict), picture=partial(_drawn, verdict))
 
 
 def _drawn(verdict: Verdict) -> Any:

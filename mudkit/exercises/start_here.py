@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from mudkit.exercises.judging import DeliveryFaults, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import DeliveryFaults, Exercise, PieceError, PlayedScenario, new_lab
 from mudkit.fleet.link import Transfer
 from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
 from mudkit.systems.store_and_forward.messages import Deliver
@@ -43,7 +43,7 @@ class _Scenario(NamedTuple):
         return f"ann sends {sent} to {receivers}; {', '.join(faults) or 'nothing goes wrong'}."
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     lab = new_lab()
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name, "edge"), relay) for name in ("ann", "cy"))
@@ -67,8 +67,8 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         lab.run(seconds=60)
         inbox = [message["text"] for message in bob.read().result()]
     except PieceError as error:
-        return Played(str(scenario), str(error), lab, _LANES)
-    return Played(str(scenario), _problem(sent, inbox), lab, _LANES)
+        return PlayedScenario(str(scenario), str(error), lab, _LANES)
+    return PlayedScenario(str(scenario), _problem(sent, inbox), lab, _LANES)
 
 
 _LANES: Final = ("ann", "relay", "bob", "cy")

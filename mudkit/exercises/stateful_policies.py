@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, validate
 from mudkit.systems.sublim._policy.verdict import STOPPED
 
@@ -161,16 +161,16 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
     raise PieceError(f"it returns {policy!r:.80}; expected a policy.")
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     story = str(scenario)
     try:
         policy = _policy(piece, scenario.patients)
     except PieceError as error:
-        return Played(story, str(error))
+        return PlayedScenario(story, str(error))
     except PolicyError as error:
-        return Played(story, f"the policy is refused: {error}")
+        return PlayedScenario(story, f"the policy is refused: {error}")
     except MudkitError as error:
-        return Played(story, f"the policy cannot be read: {error}")
+        return PlayedScenario(story, f"the policy cannot be read: {error}")
     judge, rows = _Judge(scenario.patients), []
     variables: Mapping[str, Any] = policy.variables
     now_s = 0.0
@@ -181,8 +181,10 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         rows.append(_row(now_s, step, verdict))
         problem = judge.problem(now_s, step, verdict)
         if problem is not None:
-            return Played(story, f"{problem}{_why(policy, verdict)}", picture=partial(_drawn, rows, number))
-    return Played(story, None)
+            return PlayedScenario(
+                story, f"{problem}{_why(policy, verdict)}", picture=partial(_drawn, rows, number)
+            )
+    return PlayedScenario(story, None)
 
 
 def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:

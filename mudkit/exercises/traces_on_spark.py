@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.exercises.cache_policies import ReadRequest, minutes
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario
 
 
 class Point(NamedTuple):
@@ -59,7 +59,7 @@ def _contains(read: ReadRequest, point: Point) -> bool:
     return read.at_s - read.window_s < point.at_s <= read.at_s and 2 * offset_km <= read.box_km
 
 
-def _play(piece: Callable[..., Any], case: _Case) -> Played:
+def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
     lacking = [
         point
         for point in case.points
@@ -75,7 +75,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> Played:
             problem = f"it counts {counted}; {len(lacking)} are missing{which}."
     except PieceError as error:
         problem = str(error)
-    return Played(str(case), problem, picture=partial(_drawn, case, lacking))
+    return PlayedScenario(str(case), problem, picture=partial(_drawn, case, lacking))
 
 
 def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 
 from mudkit import words
-from mudkit.exercises.judging import Exercise, Played
+from mudkit.exercises.judging import Exercise, PlayedScenario
 
 _MAX_S: Final = 3600
 _BEYOND_S: Final = 1 / 8
@@ -27,9 +27,9 @@ class _Scenario(NamedTuple):
         return f"writes at {times}; a write may wait for {words.duration(self.delay_s)}."
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     answer = piece(list(scenario.times_s), scenario.delay_s)
-    return Played(str(scenario), _problem(answer, scenario))
+    return PlayedScenario(str(scenario), _problem(answer, scenario))
 
 
 def _problem(answer: Any, scenario: _Scenario) -> str | None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, PlayedScenario, new_lab
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
@@ -94,12 +94,12 @@ class _Scenario:
         return f"the record is for {', '.join(conditions) or 'everybody'}; the reader {self.reader}."
 
 
-def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
     story = str(scenario)
     try:
         text = piece(scenario.who)
     except PieceError as error:
-        return Played(story, str(error))
+        return PlayedScenario(story, str(error))
     lab = new_lab()
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     jane = Client(lab.device("jane"), cloud, app="board", token=lab.token("jane", "board"))
@@ -111,7 +111,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         jane.write(_TABLE, _KEY, {"text": "hello"}, predicate=_predicate(text, scenario.who)).result()
         records = reader.read(_TABLE, data=scenario.reader.data(scenario.place), latest=True).result().records
     except (MudkitError, TypeError) as error:
-        return Played(
+        return PlayedScenario(
             f"{story} The predicate is {text!r}.",
             f"it is rejected: {error}",
             lab,
@@ -122,7 +122,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         problem = "the reader does not see the record, but the record is for it."
         if records:
             problem = "the reader sees the record, but the record is not for it."
-    return Played(f"{story} The predicate is {text!r}.", problem, lab, picture=partial(_drawn, lab))
+    return PlayedScenario(f"{story} The predicate is {text!r}.", problem, lab, picture=partial(_drawn, lab))
 
 
 def _drawn(lab: Lab) -> go.Figure:

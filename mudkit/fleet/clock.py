@@ -186,7 +186,7 @@ class Clock:
                     action(argument)
                     if not (near or refill()) or near[0][0] > until_us:
                         break
-                self._check_progress(events)
+                self._end_chunk(events)
                 interrupts.check()
                 if tick is not None:
                     tick(self.now_us)
@@ -216,7 +216,7 @@ class Clock:
                         break
                     if not (near or refill()) or near[0][0] > deadline_us:
                         break
-                self._check_progress(events)
+                self._end_chunk(events)
                 if time.monotonic() > stop_s:
                     return
 
@@ -241,8 +241,8 @@ class Clock:
             if collected:
                 gc.enable()
 
-    def _check_progress(self, events: int) -> None:
-        """Raise SimulationProblem if time does not advance, and collect young garbage cycles."""
+    def _end_chunk(self, events: int) -> None:
+        """End a chunk of ``events``: collect young garbage; raise SimulationProblem if time stands still."""
         gc.collect(0)
         if self.now_us != self._stalled_at_us:
             self._stalled_events, self._stalled_at_us = 0, self.now_us

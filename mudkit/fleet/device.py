@@ -117,7 +117,7 @@ class Battery:
         return round(self.left_j() / self.capacity_j, 2)
 
     def charge(self) -> None:
-        """Charge it fully."""
+        """Charge it fully now: levels are counted from here."""
         now_us = self._clock.now_us
         self._charged_us = now_us
         self._radio_before_mj = self._radio_taken_mj()
@@ -249,7 +249,7 @@ class Device(Host):
 
     @property
     def network(self) -> str:
-        """Kind of its network."""
+        """Name of its present link's profile, for example ``lte``."""
         return self.link.profile.name
 
     def snapshot(self) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class Device(Host):
         self.broadcast(lambda process: LinkDown())
 
     def link_up(self, why: str = "cut") -> None:
-        """Remove a reason for which it is disconnected."""
+        """Remove a reason for which it is disconnected; connect it when no reason is left."""
         self._down_reasons.discard(why)
         if self.is_online or self._down_reasons:
             return
@@ -385,7 +385,7 @@ class Device(Host):
             self.battery.check()
 
     def next_address(self) -> str:
-        """Return a new address: the name and a number."""
+        """Return an address that it has not had: its name and the next number."""
         self._addresses += 1
         return f"{self.name}@{self._addresses}"
 
@@ -398,7 +398,10 @@ class Device(Host):
         self._set_on(False, why)
 
     def switch_on(self) -> None:
-        """Switch it on again; an empty battery is charged first. It may be on already."""
+        """Switch it on again; an empty battery is charged first.
+
+        If it is on already, its killed machines restart all the same.
+        """
         if not self.is_on:
             self._set_on(True, None)
         self.restart()

@@ -23,7 +23,11 @@ _DRAWS_AHEAD: Final = 16
 
 @check_arguments
 class Faults:
-    """Faults of one world; each method acts at the current virtual time.
+    """Injects faults into one world, at the current virtual time, that is when a method is called.
+
+    What a call begins lasts until it is ended: a cut for its minutes or until :meth:`mend`, a kill until
+    :meth:`restart`, faults of messages until :meth:`messages` is called again. Only a kill may be set for
+    later, for a crash point of a machine.
 
     Parameters
     ----------

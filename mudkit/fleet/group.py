@@ -220,7 +220,7 @@ def _follow_outages(
 
 
 class _OutageProcess:
-    """Outages of a group, period by period."""
+    """Schedule of the outages of a group: each device is switched at the end of each drawn period."""
 
     def __init__(self, world: World, switching: Switching | RecordedSwitching) -> None:
         self._world = world
@@ -230,7 +230,7 @@ class _OutageProcess:
     def begin_period(self, what: tuple[Device, int, int, bool]) -> None:
         """Begin a period of a device, and schedule the switch at its end."""
         device, row, number, is_up = what
-        length_us = self._length_us(row, number)
+        length_us = self._draw_length_us(row, number)
         if length_us < FOREVER_US:
             self._world.schedule_action(
                 self._world.now_us + length_us, self._switch, (device, row, number + 1, not is_up)
@@ -245,7 +245,7 @@ class _OutageProcess:
             device.link_down("outage")
         self.begin_period(what)
 
-    def _length_us(self, row: int, number: int) -> int:
+    def _draw_length_us(self, row: int, number: int) -> int:
         """Return the length of a period of a device; it is drawn for all devices in blocks of periods."""
         block, place = divmod(number, PERIODS)
         if block not in self._drawn:

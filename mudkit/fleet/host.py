@@ -93,7 +93,7 @@ class Host(Displayed):
 
     @property
     def network(self) -> str:
-        """Kind of its network."""
+        """Kind of its network: ``server``, since it has no link."""
         return "server"
 
     def install(
@@ -153,7 +153,7 @@ class Host(Displayed):
         return SqliteStore(file)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return its current context."""
+        """Return a copy of its current context, as machines get it."""
         return dict(self.context)
 
     def down_reasons(self) -> list[str]:
@@ -161,7 +161,7 @@ class Host(Displayed):
         return []
 
     def change_context(self, **context: Any) -> None:
-        """Change its context and notify its machines."""
+        """Change fields of its context, and send all its machines ContextChanged."""
         self.context.update(context)
         self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
@@ -194,7 +194,7 @@ class Host(Displayed):
         self.world.warn_failures()
 
     def wipe(self) -> None:
-        """Kill its machines and empty their stores."""
+        """Kill its machines and empty their stores; it does not restart them."""
         self.kill()
         for process in self.processes:
             process.store.wipe()
@@ -356,22 +356,22 @@ class Process:
             operation.complete(answer.result, error)
             self._world.on_answer(operation)
 
-    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
-        """Register a callback of an application, for the payload of each notification to it."""
-        self._listeners.setdefault(app, []).append(callback)
+    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
+        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it."""
+        self._listeners.setdefault(listener, []).append(callback)
 
-    def notify(self, app: str, payload: Any) -> None:
-        """Schedule the callbacks of an application with a payload, each as an event of its own."""
-        for callback in self._listeners.get(app, ()):
-            self._world.schedule_action(self._world.now_us, self._run_callback, (app, callback, payload))
+    def notify(self, listener: str, payload: Any) -> None:
+        """Schedule the callbacks of a listener with a payload, each as an event of its own."""
+        for callback in self._listeners.get(listener, ()):
+            self._world.schedule_action(self._world.now_us, self._run_callback, (listener, callback, payload))
 
     def _run_callback(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
         """Call a callback of an application; an exception is recorded as a failure."""
-        app, callback, payload = what
+        listener, callback, payload = what
         try:
             callback(payload)
         except Exception as error:
-            doing = f"in a callback of {app!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
+            doing = f"in a callback of {listener!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
             self._world.record_failure(self.host, self.system, error, doing)
 
 

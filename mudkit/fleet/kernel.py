@@ -147,13 +147,13 @@ class World(Clock):
     # -- hosts and addresses
 
     def add_server(self, name: str) -> Host:
-        """Add a host without a link."""
+        """Add a server of a new name: a host without a link, which is always reachable."""
         self.check_name_free(name)
         self.hosts[name] = Host(self, name)
         return self.hosts[name]
 
     def add_device(self, name: str, link: str = "lte") -> Device:
-        """Add a device with a link, which is up."""
+        """Add a device of a new name, with a link of a kind of ``LINKS``, which is up."""
         profile = profile_of(link)
         self.check_name_free(name)
         device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
@@ -183,7 +183,7 @@ class World(Clock):
         self.at_address[process.address] = process
 
     def unregister(self, process: Process) -> None:
-        """Remove a machine that could not be created."""
+        """Remove a machine that could not be created from its address."""
         del self.at_address[process.address]
 
     def readdress(self, host: Host, address: str) -> None:
@@ -367,7 +367,7 @@ class World(Clock):
 
     def _notify(self, process: Process, effect: Notify) -> None:
         """Carry out Notify: schedule the callbacks of the application."""
-        process.notify(effect.app, effect.payload)
+        process.notify(effect.listener, effect.payload)
 
     # -- messages
 
@@ -472,7 +472,7 @@ class World(Clock):
             self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_delivered, (copy, link))
 
     def _deliver_delayed(self, what: tuple[Transfer, Link | None]) -> None:
-        """Deliver a message after the delay of a fault."""
+        """Deliver a message whose delay by a fault, which may be 0, is over."""
         self._deliver(*what)
 
     def _deliver(self, transfer: Transfer, link: Link | None) -> None:

@@ -96,7 +96,7 @@ class Curve:
 
     @property
     def max_kbps(self) -> float:
-        """Highest throughput."""
+        """Highest measured throughput, or the one after the end if that is higher."""
         return max(self._kbps)
 
     def end_us(self, start_us: int, size_bytes: int) -> int:
@@ -189,11 +189,11 @@ class Draws:
         self._drawn: dict[tuple[int, int], NDArray[np.float64]] = {}
 
     def add_device(self, device: int) -> int:
-        """Register a device by its number; return its index for :meth:`next_draws`."""
+        """Register a device by its number; return its index for :meth:`take_draws`."""
         self._devices.append(device)
         return len(self._devices) - 1
 
-    def next_draws(self, place: int, step: int) -> array[float]:
+    def take_draws(self, place: int, step: int) -> array[float]:
         """Return a block of draws of a device, those from ``step`` on, in reverse order, to be popped."""
         group, row = divmod(place, _DEVICES)
         drawn = self._drawn.get((group, step))
@@ -207,7 +207,7 @@ class Draws:
 
 
 class Direction:
-    """One direction of a link."""
+    """One direction of a device's link: it carries one transfer after the other, and charges each."""
 
     __slots__ = (
         "_draws", "_last_arrival_us", "_left", "_place", "_step", "account", "curve", "free_us", "latency_us",
@@ -256,7 +256,7 @@ class Direction:
             end_us = self.curve.end_us(start_us, size)
         left = self._left
         if not left:
-            left = self._left = self._draws.next_draws(self._place, self._step)
+            left = self._left = self._draws.take_draws(self._place, self._step)
             self._step += _STEPS
         arrive_us = end_us + int(self.latency_us * exp(self.spread * left.pop()))
         if arrive_us < self._last_arrival_us:
@@ -309,7 +309,7 @@ class Direction:
 
 
 class Link:
-    """A device's link, with its radio."""
+    """A device's link: an up and a down direction, which share one radio."""
 
     __slots__ = (
         "bill",

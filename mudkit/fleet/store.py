@@ -152,12 +152,12 @@ class MemoryStore:
         return [(key, _decode(key, self._data[key], kind)) for key in self.keys(prefix)]
 
     def commit(self) -> None:
-        """Commit the changes since the last commit."""
+        """Commit the changes since the last commit: they outlive the machine."""
         self._undo.clear()
         self.is_dirty = False
 
     def rollback(self) -> None:
-        """Undo the changes since the last commit."""
+        """Undo the changes since the last commit, as when an event fails or the machine is killed."""
         for key, value in list(self._undo.items()):
             self._change(key, value)
         self.commit()
@@ -249,7 +249,7 @@ class SqliteStore:
         )
 
     def commit(self) -> None:
-        """Commit the changes since the last commit."""
+        """Write the changes since the last commit to the file, in one transaction."""
         changes = self._changes
         if len(changes) == 1:
             self._change(*changes.popitem())
@@ -267,7 +267,7 @@ class SqliteStore:
         self.is_dirty = False
 
     def rollback(self) -> None:
-        """Undo the changes since the last commit."""
+        """Drop the changes since the last commit, as when an event fails or the machine is killed."""
         self._changes.clear()
         self.is_dirty = False
 

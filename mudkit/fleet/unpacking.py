@@ -135,7 +135,10 @@ def _decompress(data: bytes, budget: Budget) -> bytes | None:
 
 
 def _decompress_by(inflate: Any, data: bytes, budget: Budget) -> bytes | None:
-    """Return what one decompressor makes of the data, cut at the budget; None: it is of another format."""
+    """Return what one decompressor makes of the data, cut at the budget, which is reduced by it.
+
+    None: the data are of another format, are truncated, or are followed by others.
+    """
     try:
         out: bytes = inflate.decompress(data, budget.bytes)
     except (zlib.error, lzma.LZMAError, OSError, EOFError):

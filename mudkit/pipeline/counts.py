@@ -46,7 +46,8 @@ def cells(
     DataFrame
         ``zoom, x, y, bucket_ts, lat, lon`` (the cell's centre), ``positions, devices`` (distinct, with a
         position), ``mean_speed_mps`` (null: no position has a speed), ``reads``. Cells without rows are
-        absent.
+        absent. Rows without a possible place have one cell of their own, whose ``x``, ``y``, ``lat`` and
+        ``lon`` are null; those without a time a bucket that is null.
 
     Raises
     ------
@@ -73,10 +74,11 @@ def cells(
         )
     levels = F.explode(F.array([F.lit(int(zoom)) for zoom in zooms]))
     bucket = F.timestamp_seconds(F.floor(F.unix_micros("ts") / (bucket_s * 1_000_000)) * bucket_s)
+    is_place = F.col("lat").between(-90.0, 90.0) & F.col("lon").between(-180.0, 180.0)
     located = rows.withColumn("zoom", levels).select(
         "*",
-        _x(F.col("lon"), F.col("zoom")).alias("x"),
-        _y(F.col("lat"), F.col("zoom")).alias("y"),
+        F.when(is_place, _x(F.col("lon"), F.col("zoom"))).alias("x"),
+        F.when(is_place, _y(F.col("lat"), F.col("zoom"))).alias("y"),
         bucket.alias("bucket_ts"),
     )
     # By device first, because counting distinct devices at once would process every row twice.
@@ -153,7 +155,8 @@ def propagation(
     -------
     DataFrame
         ``zoom, x, y, interval_ts, lat, lon`` (the cell's centre), ``threshold, messages_in, aggregates_out,
-        bytes_in, bytes_out, devices`` (distinct senders). Cells without messages are absent.
+        bytes_in, bytes_out, devices`` (distinct senders). Cells without messages are absent. Messages without
+        a possible place or a time, whose ``x`` or ``interval_ts`` is null, are not aggregated.
 
     Raises
     ------
@@ -182,7 +185,9 @@ def propagation(
     )
     volume_column = F.explode(F.array([F.lit(volume).cast("bigint") for volume in volumes]))
     queues = counted.select("*", volume_column.alias("threshold"))
-    messages, threshold = F.col("positions"), F.col("threshold")
+    messages, given = F.col("positions"), F.col("threshold")
+    has_queue = F.col("x").isNotNull() & F.col("bucket_ts").isNotNull()
+    threshold = F.when(has_queue, given).otherwise(1)
     rest = messages % threshold
     alone = F.when(threshold == 1, messages).when(rest == 1, 1).otherwise(0)
     aggregates = F.floor((messages - rest) / threshold) + F.when(rest > 0, 1).otherwise(0)
@@ -219,8 +224,8 @@ def rows_by_time(
     Returns
     -------
     DataFrame
-        ``start`` (local time, without a zone), ``positions, reads, devices`` (with a position), ordered by
-        ``start``. Units without any row are absent.
+        ``start`` (local time, without a zone; null for rows without a time), ``positions, reads, devices``
+        (with a position), ordered by ``start``. Units without any row are absent.
 
     Raises
     ------
@@ -235,7 +240,9 @@ def rows_by_time(
     rows = positions.select("device", "ts", F.lit(True).alias("is_position")).unionAll(
         reads.select("device", "ts", F.lit(False).alias("is_position"))
     )
-    local = F.convert_timezone(F.lit("UTC"), F.lit(tz), F.col("ts").cast("timestamp_ntz"))
+    # A cast to a time without a zone would depend on the zone of the session.
+    utc = F.expr("TIMESTAMP_NTZ '1970-01-01' + make_dt_interval(0, 0, 0, unix_micros(ts) / 1000000BD)")
+    local = F.convert_timezone(F.lit("UTC"), F.lit(tz), utc)
     start = F.date_trunc(unit, local).cast("timestamp_ntz").alias("start")
     # By device first, because counting distinct devices at once would process every row twice.
     by_device = rows.groupBy(start, "device").agg(

@@ -282,13 +282,22 @@ def write_files(frame: DataFrame, folder: Path) -> list[Path]:
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:
-    """Raise TraceContentError if a DataFrame lacks columns of a table."""
+    """Raise TraceContentError if a DataFrame lacks columns of a table, or its times have no zone."""
     if missing := [name for name in needed if name not in frame.columns]:
         raise TraceContentError(
             f"These are not {table}: columns are missing.",
             found=", ".join(frame.columns),
             expected=", ".join(missing),
             remedy=f"read them with pipeline.read(spark, path, '{table}')",
+        )
+    if "ts" in needed and not isinstance(kind := frame.schema["ts"].dataType, T.TimestampType):
+        raise TraceContentError(
+            f"The times of these {table} have no zone.",
+            where="ts",
+            found=kind.simpleString(),
+            expected="timestamp, a moment whatever the zone of the session",
+            remedy="name the zone in which they were recorded: "
+            "F.to_timestamp(F.concat(F.col('ts').cast('string'), F.lit(' Europe/Bucharest')))",
         )
 
 

@@ -131,3 +131,51 @@ def test_invalid_input_is_refused(frames):
     pipeline.cells(*frames, zooms=[0, 22], bucket_s=1)  # the limits that the docstring allows
     with pytest.raises(TraceContentError, match="speed_mps"):
         pipeline.cells(frames[1])
+
+
+@pytest.mark.parametrize("unit", ["day", "hour"])
+def test_local_time_does_not_depend_on_the_zone_of_the_session(spark, frames, unit):
+    rows = [
+        pipeline.rows_by_time(*frames, unit=unit, tz="Pacific/Auckland").toArrow()
+        for zone in ("UTC", "America/New_York")
+        if spark.conf.set("spark.sql.session.timeZone", zone) is None
+    ]
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert rows[0].equals(rows[1])
+
+
+SCHEMA = "device STRING, ts TIMESTAMP, lat DOUBLE, lon DOUBLE, speed_mps DOUBLE"
+NOW = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def odd_places(spark):
+    """Return positions of which three have a place, six have none, and one has no time."""
+    places = [(0.5, 0.5)] * 3 + [
+        (None, 0.5),
+        (0.5, None),
+        (math.nan, 0.5),
+        (0.5, math.inf),
+        (91.0, 0.5),
+        (0.5, 181.0),
+    ]
+    rows = [(f"d{number % 2}", NOW, *place, None) for number, place in enumerate(places)]
+    return spark.createDataFrame([*rows, ("d0", None, 0.5, 0.5, None)], SCHEMA)
+
+
+def test_rows_without_a_place_or_a_time_are_counted_as_such(odd_places):
+    cells = pipeline.cells(odd_places, zooms=[3], bucket_s=3600).toArrow().to_pylist()
+    counted = {(row["x"], row["lat"] is None, row["bucket_ts"]): row["positions"] for row in cells}
+    assert counted == {(4, False, NOW): 3, (None, True, NOW): 6, (4, False, None): 1}
+    sent = pipeline.propagation(odd_places, zooms=[3], thresholds=(2,)).toArrow().to_pylist()
+    queues = {(row["x"], row["interval_ts"]): (row["messages_in"], row["aggregates_out"]) for row in sent}
+    assert queues == {(4, NOW): (3, 2), (None, NOW): (6, 6), (4, None): (1, 1)}
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "string"])
+def test_times_without_a_zone_are_refused(odd_places, kind):
+    local = odd_places.withColumn("ts", odd_places["ts"].cast(kind))
+    with pytest.raises(TraceContentError, match=f"(?s)no zone.*{kind}.*Europe/Bucharest"):
+        pipeline.cells(local)
+    with pytest.raises(TraceContentError, match="no zone"):
+        pipeline.rows_by_time(odd_places, local, unit="day")

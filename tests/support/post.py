@@ -206,7 +206,7 @@ class Post:
         return [*effects, Send(source, Ack(last, item.incarnation)), *question]
 
     def question(self, source: str) -> Send:
-        return Send(source, Ask(self.peer.question_nonce(self.ports.entropy)))
+        return Send(source, Ask(self.peer.open_question(self.ports.entropy)))
 
     def send_hello(self, now_us: int) -> Sequence[Effect]:
         seq = (self.store.get("hello", int) or 0) + 1

@@ -226,6 +226,7 @@ class Port(OnHost):
 
     @polling_interval_ms.setter
     def polling_interval_ms(self, value: float) -> None:
+        """Set the time for this port; the module connects at the minimum of all its ports."""
         self._polling_us = _checked_us("polling_interval_ms", value)
         self._configure()
 
@@ -236,6 +237,7 @@ class Port(OnHost):
 
     @idle_timeout_ms.setter
     def idle_timeout_ms(self, value: float) -> None:
+        """Set the time for this port; the module waits for the maximum of all its ports."""
         self._idle_us = _checked_us("idle_timeout_ms", value)
         self._configure()
 
@@ -246,6 +248,7 @@ class Port(OnHost):
 
     @batch_size.setter
     def batch_size(self, value: int) -> None:
+        """Set the number for this port; it counts only messages of this port."""
         self._batch = whole_number("batch_size", value, 1, 1 << 31)
         self._configure()
 
@@ -537,7 +540,7 @@ class Module(OnHost):
         for provider in relays:
             provider.directory.watchers.append(self._follow_friend)
         self.installed.call(messages.GetPublicKeys()).add_done_callback(
-            lambda operation: self._register_keys(operation.result())
+            lambda operation: self._enter_keys(operation.result())
         )
 
     def _own_facts(self) -> dict[str, Value]:
@@ -619,8 +622,11 @@ class Module(OnHost):
         self._settings = replace(self._settings, friends=sorted(friends))  # initial ones after a wipe
         return operation
 
-    def _register_keys(self, keys: PublicKeys) -> None:
-        """Register the public keys of this device at all providers."""
+    def _enter_keys(self, keys: PublicKeys) -> None:
+        """Enter the public keys of this device in the directories of all providers.
+
+        This happens at once, outside of the simulated network.
+        """
         for provider in self._relays:
             provider.directory[self.device.name] = keys
 
@@ -631,7 +637,7 @@ class Module(OnHost):
 
     def _handle_identity(self, keys: PublicKeys) -> None:
         """Register the keys; after a restart, open all ports again, because the store may be a backup."""
-        self._register_keys(keys)
+        self._enter_keys(keys)
         if keys.generation:
             for port in self._ports.values():
                 port.open()

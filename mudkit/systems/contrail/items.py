@@ -141,7 +141,10 @@ def unpack(data: bytes) -> tuple[Metadata, bytes]:
 
 def _decode_metadata(metadata: bytes) -> Metadata:
     """Decode metadata; raise ValueError if it is no JSON mapping, or nested too deeply."""
-    decoded = _read(metadata)
+    try:
+        decoded = _read(metadata)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if is_too_deep(decoded):
         raise ValueError("it is nested too deeply")
     return decoded

@@ -269,7 +269,7 @@ class ShowFriends(_Op, frozen=True, tag="join"):
 
 
 class AppendEntry(_Op, frozen=True, tag="append"):
-    """Append an entry to the queue of a device."""
+    """Append an entry to the queue of a device, in place of the one in its slot, or refuse it."""
 
     device: _Text
     entry: Entry
@@ -571,7 +571,7 @@ class InstallFilter(_PortOperation, frozen=True, tag="install"):
 
 
 class RemoveFilter(_Operation, frozen=True, tag="remove"):
-    """Remove an installed filter, by its number."""
+    """Operation: remove an installed filter, by its number."""
 
     slot: int
 
@@ -589,39 +589,39 @@ class DeleteItems(_ItemsOperation, frozen=True, tag="taken"):
 
 
 class DecideFilter(_Operation, frozen=True, tag="decide"):
-    """Accept or reject a received filter by the key of its :class:`~.device.filters.Question`."""
+    """Operation: accept or reject a received filter by the key of its :class:`~.device.filters.Question`."""
 
     key: str
     accepted: bool
 
 
 class Befriend(_Operation, frozen=True, tag="befriend"):
-    """Add a device to the white-list, or remove it (3.3)."""
+    """Operation: add a device to the white-list, or remove it (3.3)."""
 
     device: str
     is_friend: bool
 
 
 class JoinGroup(_Operation, frozen=True, tag="join"):
-    """Join a group, or be a member while its rule is true (3.4.3)."""
+    """Operation: join a group, or be a member while its rule is true (3.4.3)."""
 
     group: str
     rule: str | None
 
 
 class LeaveGroup(_Operation, frozen=True, tag="leave"):
-    """Leave a group (3.4.3)."""
+    """Operation: leave a group (3.4.3)."""
 
     group: str
 
 
 class GetCounts(_Operation, frozen=True, tag="counts"):
-    """Return the numbers of dropped messages by reason."""
+    """Operation: return the numbers of dropped messages by reason."""
 
 
 class FollowFriends(_Operation, frozen=True, tag="follow"):
-    """Look for restarted friends in the directory; called when a friend registers its keys."""
+    """Operation: look for restarted friends in the directory; called when a friend registers its keys."""
 
 
 class GetPublicKeys(_Operation, frozen=True, tag="public"):
-    """Return the public keys of the device (3.3)."""
+    """Operation: return the public keys of the device (3.3)."""

@@ -34,41 +34,44 @@ _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 
 
 class Subscribe(Struct, frozen=True, tag_field="operation", tag="subscribe"):
-    """Subscribe the device to a topic, or change the limits (3.2)."""
+    """Operation: subscribe the device to a topic, or change the limits (3.2)."""
 
     subscription: Subscription
 
 
 class Unsubscribe(Struct, frozen=True, tag_field="operation", tag="unsubscribe"):
-    """End the device's subscription to a topic (3.2)."""
+    """Operation: end the device's subscription to a topic (3.2)."""
 
     topic: str
 
 
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
-    """Read the best messages of a topic (3.2)."""
+    """Operation: read the best messages of a topic (3.2)."""
 
     topic: str
 
 
 class Follow(Struct, frozen=True, tag_field="operation", tag="follow"):
-    """Subscribe to a topic while the device is at one of several places (3.3)."""
+    """Operation: subscribe to a topic while the device is at one of several places (3.3)."""
 
     following: PlaceSubscription
 
 
 class Unfollow(Struct, frozen=True, tag_field="operation", tag="unfollow"):
-    """End a :class:`Follow`, by its topic."""
+    """Operation: end a :class:`Follow`, by its topic."""
 
     topic: str
 
 
 class QueueSizes(Struct, frozen=True, tag_field="operation", tag="queue_sizes"):
-    """Count the messages of each topic on the device."""
+    """Operation: count the messages of each topic on the device."""
 
 
 class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
-    """Publish a message at the server (3.1); fields as of :meth:`mudkit.systems.lasthop.Topic.publish`."""
+    """Operation: publish a message at the server (3.1).
+
+    Fields as of :meth:`mudkit.systems.lasthop.Topic.publish`.
+    """
 
     topic: str
     rank: float
@@ -78,7 +81,7 @@ class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
 
 
 class Rerank(Struct, frozen=True, tag_field="operation", tag="rerank"):
-    """Change the rank of a message at the server (3.1)."""
+    """Operation: change the rank of a message at the server (3.1)."""
 
     topic: str
     identity: str
@@ -86,7 +89,10 @@ class Rerank(Struct, frozen=True, tag_field="operation", tag="rerank"):
 
 
 class Queues(Struct, frozen=True, tag_field="operation", tag="queues"):
-    """Count the messages of a topic that wait at the server for a device, and those on it as far as known."""
+    """Operation: count the messages of a topic that wait at the server for a device.
+
+    And those that are on the device, as far as the server knows.
+    """
 
     device: str
     topic: str

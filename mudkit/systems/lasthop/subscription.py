@@ -137,7 +137,7 @@ class Subscription:
 
     @check_arguments(types=False)
     def is_quiet(self, time_of_day_us: int) -> bool:
-        """Return whether ``time_of_day_us`` is in the quiet hours."""
+        """Return whether an on-line topic shows nothing at ``time_of_day_us``, because of its quiet hours."""
         if self.quiet_h is None:
             return False
         begin_us, end_us = (round(hour * _HOUR_US) % _DAY_US for hour in self.quiet_h)

@@ -36,27 +36,27 @@ from mudkit.wire import Fields, Value
 
 
 class Create(Struct, frozen=True, tag_field="operation", tag="create"):
-    """Create a table (Mobius 3.1)."""
+    """Operation: create a table (Mobius 3.1)."""
 
     table: str
     properties: Fields
 
 
 class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
-    """Alter the properties of a table (Mobius 3.1)."""
+    """Operation: alter the properties of a table (Mobius 3.1)."""
 
     table: str
     properties: Fields
 
 
 class Drop(Struct, frozen=True, tag_field="operation", tag="drop"):
-    """Drop a table (Mobius 3.1)."""
+    """Operation: drop a table (Mobius 3.1)."""
 
     table: str
 
 
 class Write(Struct, frozen=True, tag_field="operation", tag="write"):
-    """Write a record, or delete it if ``record`` is None (Mobius 3.1).
+    """Operation: write a record, or delete it if ``record`` is None (Mobius 3.1).
 
     ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
     ``reader``: the writer's own data as a reader.
@@ -72,11 +72,11 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
 
 
 class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
-    """Delete a record (Mobius 3.1): a write without a record."""
+    """Operation: delete a record (Mobius 3.1): a write without a record."""
 
 
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
-    """Read records once (Mobius 3.1).
+    """Operation: read records once (Mobius 3.1).
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
@@ -93,7 +93,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):
-    """Register a continuous read (Mobius 5).
+    """Operation: register a continuous read (Mobius 5).
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
     None: none of them. ``listener`` names the callback that is notified of changes.
@@ -108,41 +108,41 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
-    """Replace the reader's data of a continuous read."""
+    """Operation: replace the reader's data of the continuous read with this handle."""
 
     handle: int
     reader: Fields
 
 
 class Unregister(Struct, frozen=True, tag_field="operation", tag="unregister"):
-    """End a continuous read."""
+    """Operation: end the continuous read with this handle."""
 
     handle: int
 
 
 class Renew(Struct, frozen=True, tag_field="operation", tag="renew"):
-    """Use another token of the same app and user."""
+    """Operation: use another token of the same app and user."""
 
     token: str
 
 
 class ListPolicies(Struct, frozen=True, tag_field="operation", tag="policies"):
-    """List the shipped policies in use."""
+    """Operation: list the shipped policies in use."""
 
 
 class ListPending(Struct, frozen=True, tag_field="operation", tag="pending"):
-    """List the writes that the cloud has not answered."""
+    """Operation: list the writes that the cloud has not answered."""
 
 
 class ListHeld(Struct, frozen=True, tag_field="operation", tag="held"):
-    """List the versions of a table's records that the device holds."""
+    """Operation: list the versions of a table's records that the device holds."""
 
     table: str
     reader: Fields
 
 
 class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
-    """Ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
+    """Operation: ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
 
     app: str
     document: Fields
@@ -173,7 +173,7 @@ def app_of(endpoint: str) -> str:
 
 
 def processor_index(table: int, partition: int, processors: int) -> int:
-    """Return the index of the processor of a partition."""
+    """Return the index of the processor that is responsible for a partition."""
     return (table + partition) % processors
 
 
@@ -191,8 +191,8 @@ def _check_consistent(is_consistent: bool) -> None:
 # -- parts of messages
 
 
-class Error(Struct, frozen=True, rename={"got": "found"}):
-    """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
+class EncodedError(Struct, frozen=True, rename={"got": "found"}):
+    """A MudkitError as a part of messages (:func:`encode_error`, :func:`decode_error`)."""
 
     kind: str
     summary: str
@@ -207,13 +207,14 @@ _KINDS: Final[dict[str, type[MudkitError]]] = {
 }
 
 
-def encode_error(error: MudkitError) -> Error:
-    """Encode an error for a message."""
+def encode_error(error: MudkitError) -> EncodedError:
+    """Return an error as a part of a message, for :func:`decode_error`."""
     texts = (error.found, error.expected, error.remedy, error.where)
-    return Error(type(error).__name__, error.summary, *(UNSET if text is None else text for text in texts))
+    given = (UNSET if text is None else text for text in texts)
+    return EncodedError(type(error).__name__, error.summary, *given)
 
 
-def decode_error(error: Error) -> MudkitError:
+def decode_error(error: EncodedError) -> MudkitError:
     """Decode an error of a message; of an unknown kind, it is a MudkitError."""
     got, expected, remedy, where = (
         None if text is UNSET else text for text in (error.got, error.expected, error.remedy, error.where)
@@ -260,6 +261,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
+    ``name`` and ``table`` are the name and the number of the table, None: the client knows no number.
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
     ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); ``first`` is
     the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
@@ -286,19 +288,19 @@ class _AdministrationRequest(Struct, frozen=True):
 
 
 class CreateRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="create"):
-    """Creation of a table."""
+    """Request to create a table."""
 
     op: ClassVar[Literal["create"]] = "create"
 
 
 class AlterRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="alter"):
-    """Change of the properties of a table."""
+    """Request to alter the properties of a table."""
 
     op: ClassVar[Literal["alter"]] = "alter"
 
 
 class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop"):
-    """Deletion of a table."""
+    """Request to drop a table."""
 
     op: ClassVar[Literal["drop"]] = "drop"
 
@@ -319,7 +321,7 @@ class _OfContinuousRead(Struct, frozen=True, kw_only=True):
 class RegisterRequest(
     _OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True, rename=_DELIVERED
 ):
-    """Registration of a continuous read (Mobius 4.2).
+    """Request to register a continuous read (Mobius 4.2).
 
     ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
@@ -338,11 +340,11 @@ class RegisterRequest(
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
-    """Replacement of the reader's data of a continuous read."""
+    """Request to replace the reader's data of a continuous read."""
 
 
 class UnregisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="unregister", kw_only=True):
-    """End of a continuous read."""
+    """Request to end a continuous read."""
 
 
 AdministrationRequest: TypeAlias = CreateRequest | AlterRequest | DropRequest
@@ -371,7 +373,7 @@ class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
-    """Client to gateway: several requests."""
+    """Client to gateway: several requests at once, each as in :class:`Ask`."""
 
     client: Endpoint
     token: str | None
@@ -430,7 +432,8 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):
     """Gateway to processor to back end: a write, see :class:`WriteRequest`.
 
-    ``refused`` is the error if the token has expired, else None.
+    ``token_error`` is the error if the token has expired, else None: such a write is only answered with its
+    result if it was applied before.
     """
 
     id: Name
@@ -438,7 +441,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     client: Endpoint
     incarnation: Name
     claims: Claims | None
-    refused: Error | None
+    token_error: EncodedError | None = field(name="refused")
     name: Name
     table: Count | None
     key: Name
@@ -577,7 +580,7 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
     id: Name
     table: Table | None = None
-    error: Error | None = None
+    error: EncodedError | None = None
     joined: list[Table] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -585,7 +588,7 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
 
 class LogRestarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
-    """Back end to gateway to client: the client names another incarnation of the log, and is to ask again.
+    """Back end to gateway to client: the client knows another incarnation of the log; it asks again.
 
     ``former_log_incarnation`` is the one that the client named; its log is the same up to ``shared_lsn``.
     """
@@ -604,7 +607,7 @@ class TableResult(Struct, frozen=True, kw_only=True):
 
     table: Table | UnsetType | None = UNSET
     dropped: Count | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.table is UNSET) is not (self.error is UNSET))
@@ -633,7 +636,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     lsn: Count | UnsetType = UNSET
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
@@ -656,7 +659,7 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
     lsn: Count
     rows: list[Row] | UnsetType = UNSET
     state: list[Value] | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.rows, self.state, self.error).count(UNSET) == 2)
@@ -679,7 +682,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     generation: Count = field(name="life")
     lsn: Lsn
     data_seq: Count
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -692,10 +695,10 @@ class PlacedContinuousReadAck(
 
 
 class RequestRefused(Struct, frozen=True, tag_field="kind", tag="refused"):
-    """Gateway to client: the error for which a request was not passed on."""
+    """Gateway to client: the error for which the gateway has not passed a request on."""
 
     id: Name
-    error: Error
+    error: EncodedError
 
 
 class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
@@ -869,7 +872,7 @@ class PoliciesRequest(Struct, frozen=True, tag_field="kind", tag="follow"):
 
 
 class PoliciesFollow(Struct, frozen=True, tag_field="kind", tag="followed"):
-    """Generator to notification server: the policies follow in a new stream."""
+    """Generator to notification server: acknowledges the request; the policies follow in a new stream."""
 
 
 class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
@@ -880,7 +883,7 @@ class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
 
 
 class ClientMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
-    """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
+    """Notification server to processor: new address of a session's client; sent back to acknowledge it."""
 
     session: Name
     endpoint: Endpoint

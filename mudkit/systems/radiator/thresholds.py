@@ -92,7 +92,7 @@ _MAX_VALUE: Final = 1 << 60
 
 
 class Aggregability:
-    """Aggregability function with optional keys of receivers and senders.
+    """Function that decides how long messages wait for a receiver, with keys of receivers and senders.
 
     Parameters
     ----------

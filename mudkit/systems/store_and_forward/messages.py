@@ -27,7 +27,10 @@ _Seq = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
 class SendText(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
-    """Send a text to a device; ``item`` is its name in the deliveries, by default sender and number."""
+    """Operation: send a text to a device.
+
+    ``item`` is its name in the deliveries, by default sender and number.
+    """
 
     to: str
     text: str
@@ -35,7 +38,7 @@ class SendText(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
 
 
 class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
-    """Return the messages received since the last read; the next one does not return them again."""
+    """Operation: return the messages received since the last read, which did not return them."""
 
 
 # -- client to relay

@@ -10,7 +10,8 @@ Hello            of a new incarnation, or from the address of another device: Id
                  hello: ignore. Else store the address that it comes from, and deliver the queue unless the
                  user is busy. Welcome if requested. Identify to a device that loses its address
 DeliveryAck      remove from the queue
-DeliveryGap      the receiver's store is older than what it has acknowledged: deliver from there
+DeliveryGap      the receiver's store is older than what it has acknowledged: record what is
+                 lost, and send its queue again
 timer            retransmit overdue deliveries, and later ones of the same sender, which the device cannot
                  have taken; other deliveries keep their deadlines
 send failed      the device is away until its next hello, or until it acknowledges a probe. So is one that
@@ -265,7 +266,7 @@ class RelayMachine:
             device = self._devices[name] = DeviceQueue(name)
             if self._is_restarted:  # it may have been known before
                 device.has_other = True
-                device.peer.question_nonce(self._ports.entropy)
+                device.peer.open_question(self._ports.entropy)
         return device
 
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
@@ -330,7 +331,7 @@ class RelayMachine:
 
     def _send_identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         """Send an Identify to an address: the device there is to say hello with its nonce."""
-        return (Send(source, Identify(device.peer.question_nonce(self._ports.entropy))),)
+        return (Send(source, Identify(device.peer.open_question(self._ports.entropy))),)
 
     # -- from receivers
 
@@ -397,7 +398,10 @@ class RelayMachine:
         return [*effects, *self._send_deliveries(now_us, device, following)]
 
     def _receive_delivery_gap(self, now_us: int, source: str, message: DeliveryGap) -> Sequence[Effect]:
-        """Redeliver what follows the receiver's last message, if its store was restored from a backup."""
+        """Send the queue of a receiver again that lacks what it has acknowledged: its store was restored.
+
+        What it lacks is recorded as lost. Otherwise the gap means that the predecessor is in flight.
+        """
         device = self._find_or_create_device(message.to)
         if message.receiver != device.peer.incarnation:
             return self._identify_if_unknown(device, source)
@@ -440,7 +444,7 @@ class RelayMachine:
         return msgspec.structs.replace(message, after=after, receiver=device.receiver)
 
     def _retransmit(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
-        """Probe a device that is away; else retransmit what is overdue, and what follows it."""
+        """Probe a device that is away; else retransmit overdue messages and all later ones of the senders."""
         if device.is_away and device.queue:
             device.probe_us = min(2 * device.probe_us, _MAX_PROBE_US)
             timer = SetTimer(device.name, device.probe_us)

@@ -457,7 +457,7 @@ class ClientMachine:
         return self._send_until_acked(now_us, _POLICY, policy)
 
     def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
-        """Send to the access point; retransmit until acknowledged."""
+        """Send a report or a policy to the current access point; retransmit it until acknowledged."""
         at = self._attachment.at
         sent = () if at is None else (Send(at, message),)
         return *sent, *self._in_flight.start(now_us, key, size_bytes(message))
@@ -465,7 +465,10 @@ class ClientMachine:
     # -- messages
 
     def _receive_delivery(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
-        """Store and notify a delivery if it is the next one; acknowledge the last one in order."""
+        """Store and notify a delivery of this session if it is the next; acknowledge the last one in order.
+
+        One of another session is ignored. An access point that does not serve this store is sent Left.
+        """
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
             return self._send_left(source)

@@ -126,26 +126,26 @@ class SubscriberState(TypedDict):
 
 
 class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish"):
-    """Publish a message; ``item`` is its name in the deliveries, by default its number."""
+    """Operation: publish a message; ``item`` is its name in the deliveries, by default its number."""
 
     body: Body
     item: str | None
 
 
 class ReadState(msgspec.Struct, frozen=True, tag_field="operation", tag="state"):
-    """Return what an access point has stored of a subscriber; None if it does not serve it."""
+    """Operation: return what an access point has stored of a subscriber; None if it does not serve it."""
 
     subscriber: str
 
 
 class InstallPolicy(msgspec.Struct, frozen=True, tag_field="operation", tag="set_policy"):
-    """Set the policy of this device; completed when the access point has answered."""
+    """Operation: set the policy of this device; completed when the access point has answered."""
 
     policy: PolicyText
 
 
 class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
-    """Return the messages received since the last read."""
+    """Operation: return the messages received since the last read."""
 
 
 # -- publish server and access points

@@ -32,7 +32,7 @@ from mudkit.systems.mud.messages import Notification, ReaderDataUpdate, Register
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.notifications import NotificationServer
-from mudkit.systems.mud.servers.processor import Handle, Matching, Processor
+from mudkit.systems.mud.servers.processor import Matching, Processor, ReadKey
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
@@ -118,7 +118,7 @@ def _keep_conflict(
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
         return _fail(self, write, error, row)
-    self._in_flight.add(write.seq)  # its caller has the error: it is not sent again
+    self._begun.add(write.seq)  # its caller has the error: it is not sent again
     return self._complete_call(write, None if row is None else row.ver, error)
 
 
@@ -143,7 +143,7 @@ def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> 
 
 def _notify_everyone(
     self: Matching, row: Row, table: Table
-) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+) -> tuple[list[ReadKey], dict[ReadKey, MudkitError]]:
     """Match a version as if it were visible to every reader."""
     return _match(self, replace(row, predicate=None), table)
 

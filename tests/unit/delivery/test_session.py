@@ -54,8 +54,8 @@ def test_hello_is_news_stale_or_of_a_stranger() -> None:
 def test_new_incarnation_is_accepted_only_with_the_nonce() -> None:
     draws = iter((b"1111", b"2222"))
     peer = Peer("0a", 5)
-    nonce = peer.question_nonce(lambda n: next(draws)[:n])
-    assert peer.question_nonce(lambda n: next(draws)[:n]) == nonce  # the same until it is answered
+    nonce = peer.open_question(lambda n: next(draws)[:n])
+    assert peer.open_question(lambda n: next(draws)[:n]) == nonce  # the same until it is answered
     assert peer.judge_hello("0b", 1, "3131") is HelloVerdict.STRANGER
     assert peer.judge_hello("0b", 1, nonce) is HelloVerdict.NEWS
     peer.accept_hello("0b", 1)
@@ -66,8 +66,8 @@ def test_new_incarnation_is_accepted_only_with_the_nonce() -> None:
 def test_first_hello_after_a_question_needs_the_nonce() -> None:
     peer = Peer()
     assert peer.judge_hello("0a", 1) is HelloVerdict.NEWS
-    nonce = peer.question_nonce(lambda count: bytes(count))
-    assert peer.question_nonce(lambda count: b"\1" * count) == nonce  # one question at a time
+    nonce = peer.open_question(lambda count: bytes(count))
+    assert peer.open_question(lambda count: b"\1" * count) == nonce  # one question at a time
     assert peer.judge_hello("0a", 1) is HelloVerdict.STRANGER
     assert peer.judge_hello("0a", 1, "another") is HelloVerdict.STRANGER
     assert peer.judge_hello("0a", 1, nonce) is HelloVerdict.NEWS
@@ -174,15 +174,15 @@ def test_follower_accepts_another_start_only_in_the_answer_to_its_question() -> 
     follower = Follower()
     assert follower.accept_lineage({"a": 5}, 9)  # the first one
     assert not follower.accept_lineage({"c": 3}, 2)
-    nonce = follower.question_nonce(entropy)
-    assert follower.question_nonce(entropy) == nonce  # the same until it is answered
+    nonce = follower.open_question(entropy)
+    assert follower.open_question(entropy) == nonce  # the same until it is answered
     assert not follower.accept_lineage({"b": 4}, 7, "another")
     assert not follower.accept_lineage({"c": 3}, 2)
     assert (follower.lineage, follower.last_lsn) == ({"a": 5}, 9)
     assert follower.accept_lineage({"c": 3}, 2, nonce)
     assert (follower.lineage, follower.last_lsn) == ({"c": 3}, 2)
     assert not follower.accept_lineage({"b": 4}, 7, nonce)  # a late copy of the answer of another start
-    assert follower.question_nonce(entropy) != nonce
+    assert follower.open_question(entropy) != nonce
 
 
 def test_follower_that_knows_a_lineage_asks_after_its_restart() -> None:
@@ -191,13 +191,13 @@ def test_follower_that_knows_a_lineage_asks_after_its_restart() -> None:
     assert not follower.accept_lineage({}, 2)
     assert follower.accept_lineage({"a": 5}, 7)
     assert not follower.accept_lineage({"b": 3}, 2, None)
-    assert follower.accept_lineage({}, 3, follower.question_nonce(bytes))  # a wiped store
+    assert follower.accept_lineage({}, 3, follower.open_question(bytes))  # a wiped store
     assert follower.lineage == {}
 
 
 def test_answered_question_is_closed_also_if_nothing_has_changed() -> None:
     follower = Follower({"a": 5}, 7)
-    assert follower.accept_lineage({"a": 5}, 8, follower.question_nonce(bytes))
+    assert follower.accept_lineage({"a": 5}, 8, follower.open_question(bytes))
     assert follower.nonce is None
     assert not follower.accept_lineage({"b": 5}, 9, bytes(4).hex())
 
@@ -215,7 +215,7 @@ def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data:
 
     def deliver(start: int, nonce: str | None) -> None:
         if not follower.accept_lineage(logs[start], 7, nonce):
-            question = follower.question_nonce(lambda size: next(entropy).to_bytes(size, "big"))
+            question = follower.open_question(lambda size: next(entropy).to_bytes(size, "big"))
             questions.append((len(logs) - 1, question))
 
     for _ in range(data.draw(st.integers(0, 30))):

@@ -22,11 +22,11 @@ RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after
 WRONG = "def take(seen, message):\n    return True\n"
 JUDGES = """
 from hypothesis import strategies as st
-from mudkit.exercises import Exercise, Played
+from mudkit.exercises import Exercise, PlayedScenario
 
 def _play(piece, number):
     found = piece(number)
-    return Played(f"double({number})", None if found == 2 * number else f"it is {found}")
+    return PlayedScenario(f"double({number})", None if found == 2 * number else f"it is {found}")
 
 doubling = Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), _play)
 EXERCISES = {"doubling": doubling}
@@ -235,8 +235,8 @@ FORGERIES = {
     "patches": """
 import gc, sys, mudkit.exercises.judging as judging
 def passed(*arguments, **options):
-    return judging.Verdict("", "", True, 200, None)
-for name in ("judged", "Verdict", "Played", "_play"):
+    return judging.Judgement("", "", True, 200, None)
+for name in ("judged", "Judgement", "PlayedScenario", "_play"):
     setattr(judging, name, passed)
 for module in list(sys.modules.values()):
     if hasattr(module, "judged"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from judged import check_accepted, check_rejected
 
 from mudkit.errors import ParameterError
-from mudkit.exercises import EXERCISES, Exercise, Played, Verdict, judge
+from mudkit.exercises import EXERCISES, Exercise, Judgement, PlayedScenario, judge
 from mudkit.exercises.judging import Clock, Overtime, Stopped
 
 
@@ -54,9 +54,9 @@ def test_failure_is_the_smallest_scenario(piece: Any, smallest: str, problem: st
 def make_doubling(least: int) -> Exercise:
     """Return an exercise that no chapter has."""
 
-    def play(double: Any, number: int) -> Played:
+    def play(double: Any, number: int) -> PlayedScenario:
         doubled = double(number)
-        return Played(f"double({number})", None if doubled == 2 * number else f"it is {doubled}")
+        return PlayedScenario(f"double({number})", None if doubled == 2 * number else f"it is {doubled}")
 
     return Exercise("double(x) -> twice x", "It is twice as much.", st.integers(least, 9), play)
 
@@ -189,7 +189,7 @@ ODD = [np.arange(3), object(), [[]], {}, "x", float("nan"), [object()], {1: 2}.i
 def test_odd_answers_get_a_verdict(chapter: str):
     """No answer makes the judge raise an exception of its own."""
     for answer in ODD:
-        assert isinstance(judge(chapter, lambda *arguments, answer=answer: answer), Verdict)
+        assert isinstance(judge(chapter, lambda *arguments, answer=answer: answer), Judgement)
 
 
 def test_answer_that_the_judge_cannot_use_is_a_failure():

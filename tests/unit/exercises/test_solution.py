@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mudkit.consistency.operation import Kind
 from mudkit.delivery.inbox import ItemOrder
 from mudkit.events import Ciphertext, Notify, Send
-from mudkit.exercises import EXERCISES, Exercise, Played
+from mudkit.exercises import EXERCISES, Exercise, PlayedScenario
 from mudkit.exercises.cache_policies import ReadRequest
 from mudkit.exercises.judging import judged
 from mudkit.exercises.solution import Solution, SolutionEnded, _is_same, _Server
@@ -107,12 +107,12 @@ def test_equal_copy_is_another_content(before: Any, now: Any, is_same: bool) -> 
     assert _is_same(before, now) is is_same
 
 
-def play(piece: Any, number: int) -> Played:
+def play(piece: Any, number: int) -> PlayedScenario:
     numbers, notes = [number, {"inner": [number]}], list[int]()
     answer = piece(numbers, notes.append, lambda x: x / 0)
     assert answer is numbers
     problem = None if (numbers, notes) == ([{"inner": [number, 1]}, number], [5]) else f"{numbers}, {notes}"
-    return Played(str(number), problem)
+    return PlayedScenario(str(number), problem)
 
 
 CHANGES = """

@@ -100,8 +100,8 @@ class Channel:
         if has_changed:
             self.renew()
 
-    def next_seq(self) -> int:
-        """Return the next sequence number; a number is used for one content."""
+    def take_seq(self) -> int:
+        """Reserve the next sequence number; a number is used for one content."""
         self._state.seq += 1
         self._store_state()
         return self._state.seq

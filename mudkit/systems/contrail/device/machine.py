@@ -334,7 +334,7 @@ class ModuleMachine:
         friends = sorted(self._module.friends) if self._settings.shows_friends else None
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            join = OpenQueue(self._module.me, self._module.next_number(), friends)
+            join = OpenQueue(self._module.me, self._module.take_number(), friends)
             effects += outbox.add(join, is_own=True, replaces="white-list")
         return [*effects, *self._sending.flush()]
 
@@ -344,7 +344,7 @@ class ModuleMachine:
             self._filters.forget(group=group)
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            membership = Membership(self._module.me, self._module.next_number(), group, joins)
+            membership = Membership(self._module.me, self._module.take_number(), group, joins)
             effects += outbox.add(membership, is_own=True, replaces=f"group {group}")
         return [*effects, *self._sending.flush()]
 

@@ -110,7 +110,10 @@ class _KnownFriend(msgspec.Struct, frozen=True):
 
 
 class ModuleState:
-    """State shared by the components of a module."""
+    """State shared by the components of a module.
+
+    Making it begins a generation, durably: each start of the machine makes one.
+    """
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self.machine_ports, self.store = ports, ports.store
@@ -182,8 +185,8 @@ class ModuleState:
         """Return the open ports by name."""
         return {key.removeprefix("port "): port for key, port in self.store.items("port ", PortState)}
 
-    def next_number(self) -> int:
-        """Return a number that no message or item of this device has had, also in earlier starts."""
+    def take_number(self) -> int:
+        """Reserve a number that no message or item of this device has had, also in earlier starts."""
         number = max(self.store.get("number", int) or 0, self.first) + 1
         self.store.put("number", number)
         return number

@@ -90,9 +90,9 @@ class PendingCalls:
                 call.answers[device, port] = done
         return self._complete_if_known(call)
 
-    def handle_send_failed(self, number: int) -> list[Effect]:
-        """Complete a call that waits for an unreachable provider only, after another has answered."""
-        call = self._open.get(number)
+    def complete_if_unreachable(self, message_number: int) -> list[Effect]:
+        """Complete the call of a message if one provider has answered, and no other one can be reached."""
+        call = self._open.get(message_number)
         return self._complete_if_known(call) if call is not None and call.answers else []
 
     def remove_receiver(self, device: str) -> list[Effect]:

@@ -110,7 +110,7 @@ class ItemInbox:
             unpack(content)
         except ValueError as error:
             raise TamperedMessage("Expected an item.", where=f"from {message.source}") from error
-        port, number = message.to[0].port, self._module.next_number()
+        port, number = message.to[0].port, self._module.take_number()
         self._port_inbox(port).numbers.append(number)
         kept = _StoredItem(bytes(content), (message.source, message.port), message.item, message.seq)
         self._store.put(_inbox_key(port, number), kept)
@@ -270,7 +270,7 @@ class Receiving:
         if len(self._unknown) >= MAX_UNKNOWN:
             self._module.count("from friends nobody knows yet")
             return
-        key = f"unknown {message.source}\n{self._module.next_number():012d}"
+        key = f"unknown {message.source}\n{self._module.take_number():012d}"
         self._store.put(key, _UnverifiedMessage(message))
         self._unknown.append(key)
 
@@ -290,7 +290,10 @@ class Receiving:
             return self._module.report_problem("refused filters", refused)
 
     def _receive_key(self, message: ChannelKey | ItemKey, key: bytes) -> list[Effect]:
-        """Store a key and process the early items that it decrypts."""
+        """Store a key, unless it is a duplicate or obsolete; receive the early items again that it decrypts.
+
+        Raise TamperedMessage if it is no key.
+        """
         if len(key) != KEY_BYTES:
             raise TamperedMessage(
                 "Expected a key.",

@@ -139,7 +139,7 @@ class Sending:
                 secret, lacking = channel.use_key(known.epoch, readers)
                 effects += self._enqueue_key(ChannelKey, port, known.epoch, secret, lacking)
             return known, item or "", effects
-        seq, epoch = channel.next_seq(), channel.choose_epoch(to)
+        seq, epoch = channel.take_seq(), channel.choose_epoch(to)
         self._record_name(port, item, None if known is None else known.seq, seq)
         name = f"~{seq}" if item is None else item
         secret, lacking = channel.use_key(epoch, to)
@@ -177,10 +177,10 @@ class Sending:
             ports = {device: theirs.pop() for device, theirs in by_device.items()}
             by_device = {device: theirs for device, theirs in by_device.items() if theirs}
             message = seal(
-                module.cipher, kind, (module.me, port), module.next_number(), slot, ports, bytes(secret)
+                module.cipher, kind, (module.me, port), module.take_number(), slot, ports, bytes(secret)
             )
             for outbox in self._outboxes:
-                effects += outbox.add(Push(module.me, module.next_number(), message), is_own=True)
+                effects += outbox.add(Push(module.me, module.take_number(), message), is_own=True)
         return effects
 
     def _renew_channels(self) -> None:
@@ -208,7 +208,7 @@ class Sending:
         before = None if slot is None else self._installed.get(slot)
         place = (operation.port, operation.to, operation.group, operation.remote)
         if slot is None:
-            slot = module.next_number()
+            slot = module.take_number()
         elif before is None or (before.port, before.to, before.group, before.remote) != place:
             raise ParameterError(
                 "A filter can replace one of the same port on the same port.",
@@ -261,7 +261,7 @@ class Sending:
         known = sorted(module.friends & set(module.settings.directory))
         to = known if installed.to is None else [installed.to]
         message = seal(
-            module.cipher, Filter, (module.me, installed.port), module.next_number(), slot,
+            module.cipher, Filter, (module.me, installed.port), module.take_number(), slot,
             dict.fromkeys(to, installed.remote), msgspec.json.encode(sent),
             group=installed.group, expires_us=installed.expires_us,
         )  # fmt: skip
@@ -338,7 +338,7 @@ class Sending:
         """Ask each provider to remove the messages to a device from its queue."""
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            withdraw = Withdraw(self._module.me, self._module.next_number(), device)
+            withdraw = Withdraw(self._module.me, self._module.take_number(), device)
             effects += outbox.add(withdraw, is_own=True, replaces=f"withdraw {device}")
         return effects
 
@@ -355,7 +355,7 @@ class Sending:
         """Add a message to outboxes; flush when the batch of its port is full, or after the push timeout."""
         effects: list[Effect] = []
         for outbox in outboxes:
-            push = Push(self._module.me, self._module.next_number(), message)
+            push = Push(self._module.me, self._module.take_number(), message)
             effects += outbox.add(push, is_named=outbox.relay in named, is_own=call is None)
             if call is not None:
                 self._calls.add(push.number, outbox.relay, call)
@@ -394,4 +394,4 @@ class Sending:
     def handle_send_failed(self, relay: int, number: int) -> list[Effect]:
         """Mark a provider as unreachable; calls do not wait for it."""
         self._outboxes[relay].mark_failed(number)
-        return self._calls.handle_send_failed(number)
+        return self._calls.complete_if_unreachable(number)

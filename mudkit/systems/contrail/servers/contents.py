@@ -196,7 +196,7 @@ class PublisherGroups:
         """Add a member to a group; return copies of the group's unexpired filters for it."""
         if not self._store_membership(group, member, _StoredMembership(joins=True, number=number)):
             return []
-        return _copies_for([kept for _, kept in self._unexpired_filters(now_us, group)], {member})
+        return _copies_for([kept for _, kept in self._expire_filters(now_us, group)], {member})
 
     def leave(self, group: str, member: str, number: int) -> None:
         """Remove a member from a group, unless a later request has joined it again."""
@@ -220,7 +220,7 @@ class PublisherGroups:
             return []
         self._store.put(key, message)
         if len(self._store.keys(mine)) > MAX_FILTERS:
-            self._unexpired_filters(now_us, group)
+            self._expire_filters(now_us, group)
             left = sorted((kept.number, key) for key, kept in self._store.items(mine, Filter))
             for _, oldest in left[: max(len(left) - MAX_FILTERS, 0)]:
                 self._store.delete(oldest)
@@ -228,8 +228,8 @@ class PublisherGroups:
         members = self._store.items(prefix, _StoredMembership)
         return _copies_for([message], {key.removeprefix(prefix) for key, member in members if member.joins})
 
-    def _unexpired_filters(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
-        """Return the unexpired filters of a group with their store keys; delete the expired ones."""
+    def _expire_filters(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
+        """Delete the expired filters of a group; return the others with their store keys."""
         live = []
         for key, kept in self._store.items(f"filter {group}\n", Filter):
             if kept.expires_us is not None and kept.expires_us <= now_us:

@@ -206,7 +206,7 @@ def _is_empty_read(fact: Fact) -> bool:
 class _Notice(msgspec.Struct, frozen=True):
     """A message to be passed to the callbacks of :data:`APP` or :data:`ARRIVALS`."""
 
-    app: str
+    listener: str = msgspec.field(name="app")
     id: str
     content: Content
 
@@ -220,7 +220,7 @@ class _ReturnedMessage(msgspec.Struct, frozen=True):
 
 def _build_notification(notice: _Notice) -> Notify:
     """Return the notification that passes a message to a callback of the application."""
-    return Notify(notice.app, FieldsWithId(notice.content, notice.id))
+    return Notify(notice.listener, FieldsWithId(notice.content, notice.id))
 
 
 def _returned_key(topic: str, identity: str) -> str:
@@ -674,9 +674,9 @@ class DeviceMachine:
             self._store.delete(key)
         self._returned = []
 
-    def _notify(self, app: str, identity: str, content: Content) -> Sequence[Effect]:
+    def _notify(self, listener: str, identity: str, content: Content) -> Sequence[Effect]:
         """Pass a message to a callback of the application, after a restart if a kill prevents it now."""
-        notice = _Notice(app, identity, content)
+        notice = _Notice(listener, identity, content)
         return self._notices.add(notice), _build_notification(notice)
 
     # -- items of the stream

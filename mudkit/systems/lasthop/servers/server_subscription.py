@@ -76,25 +76,31 @@ class _StoredState(msgspec.Struct, frozen=True):
     lost: list[str] = []
 
 
-class MissedItems(NamedTuple):
-    """Unacknowledged items of one subscription, sorted when its device resumes the stream."""
+class UnacknowledgedItems(NamedTuple):
+    """Unacknowledged items of one subscription by what became of them, when its device resumes the stream."""
 
     arrived: list[str]
     lost: list[str]
     updates: list[RankChange | Retraction]
 
     @classmethod
-    def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int) -> MissedItems:
-        """Sort the pending items of a stream of which the device has received all up to ``last_seq``."""
-        missed = cls([], [], [])
+    def of(
+        cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int
+    ) -> UnacknowledgedItems:
+        """Return what became of them in a stream of which the device has received all up to ``last_seq``.
+
+        Messages up to it have arrived, later ones are lost, and later changes of ranks and retractions are to
+        be sent again.
+        """
+        items = cls([], [], [])
         for seq, _, body in stream.pending:
             if body.topic != topic or body.subscribed_seq != subscribed_seq:
                 continue
             if isinstance(body, Forwarded):
-                (missed.arrived if seq <= last_seq else missed.lost).append(body.id)
+                (items.arrived if seq <= last_seq else items.lost).append(body.id)
             elif seq > last_seq and isinstance(body, RankChange | Retraction):
-                missed.updates.append(body)
-        return missed
+                items.updates.append(body)
+        return items
 
 
 class ServerSubscription:
@@ -248,11 +254,11 @@ class ServerSubscription:
         self._store_state()
         return True
 
-    def resume(self, now_us: int, missed: MissedItems) -> None:
+    def resume(self, now_us: int, items: UnacknowledgedItems) -> None:
         """Connect a device that resumes a stream, after the loss of some items."""
         self._now_us = now_us
-        self.spool.resume(now_us, missed.arrived, missed.lost)
-        self._pending += missed.updates
+        self.spool.resume(now_us, items.arrived, items.lost)
+        self._pending += items.updates
         self._connect()
 
     def _connect(self) -> None:

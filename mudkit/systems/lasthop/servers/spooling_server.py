@@ -75,9 +75,9 @@ from mudkit.systems.lasthop.messages import (
 )
 from mudkit.systems.lasthop.servers.indexer import Indexer, describe_failure, is_query
 from mudkit.systems.lasthop.servers.server_subscription import (
-    MissedItems,
     ServerSubscription,
     StoredSubscription,
+    UnacknowledgedItems,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
@@ -376,7 +376,7 @@ class SpoolServer:
                 subscription.reconcile(self._now_us, message.holds.get(topic, {}))
             else:
                 subscription.resume(
-                    self._now_us, MissedItems.of(before, after[1], topic, subscription.subscribed_seq)
+                    self._now_us, UnacknowledgedItems.of(before, after[1], topic, subscription.subscribed_seq)
                 )
         return effects
 

@@ -213,7 +213,7 @@ class PushSpool:
                 self._pause_us = min(2 * self._pause_us, _PAUSES_US[1])
                 self._window_us = self._used_until_us + self._pause_us
                 self._deliver_ready(at_us)
-            self._update_due()
+            self._recompute_due()
 
     # -- internal
 
@@ -225,10 +225,10 @@ class PushSpool:
         else:
             self._used_until_us = now_us + round(self._policy.in_use_s * 1e6)
             self._window_us = self._used_until_us + self._pause_us
-        self._update_due()
+        self._recompute_due()
 
-    def _update_due(self) -> None:
-        """Update the time at which :meth:`timeout` is due."""
+    def _recompute_due(self) -> None:
+        """Set ``due_us`` to the first end of a message or the next window; ``FOREVER_US``: there is none."""
         self.due_us = min(self._ends[0][0] if self._ends else FOREVER_US, self._window_us)
 
     def _may_go_at_once(self, now_us: int, message: Message) -> bool:

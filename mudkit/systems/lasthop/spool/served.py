@@ -47,7 +47,7 @@ class ServedSpool(Spool):
             self._update_limit()
 
     def find(self, identity: Hashable) -> Message | None:
-        """Return a message that is waiting or on the device; None: it is unknown or finished."""
+        """Return a message that waits or is on the device; None: unknown or finished (:meth:`has_seen`)."""
         return self._known.get(identity)
 
     def has_seen(self, identity: Hashable) -> bool:

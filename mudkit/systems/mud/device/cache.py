@@ -35,7 +35,7 @@ class CachedAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _AnsweredQuery:
-    """Query that the cloud has answered completely."""
+    """Query that the cloud has answered completely: when, in which context, and with which versions."""
 
     query: Query
     at_us: int
@@ -74,7 +74,7 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """Number of recorded queries."""
+        """Number of answered queries that are remembered."""
         return len(self._answered)
 
     def cached_answers(self, now_us: int) -> list[Cached]:
@@ -150,7 +150,7 @@ class Cache:
         missing = lost.total()
         if not missing:
             return age_s, 1.0, 0.0
-        shares = [kept[place] / (kept[place] + lost[place]) for place in kept.keys() | lost.keys()]
+        shares = [kept[number] / (kept[number] + lost[number]) for number in kept.keys() | lost.keys()]
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:

@@ -116,13 +116,16 @@ class ClientMachine:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
-        first = crc32(settings.netid.encode()) % len(settings.gateways)
+        first_gateway = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._connection = Connection(
-            endpoint, _latest_token(ports.store.get("token", str), settings.token), settings.gateways, first
+            endpoint,
+            _latest_token(ports.store.get("token", str), settings.token),
+            settings.gateways,
+            first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
         order = ReadOrder(self.local)
@@ -163,7 +166,7 @@ class ClientMachine:
         return ShippedWrites(self._policy_slots[-1], policy.fallback)
 
     def overview(self) -> View:
-        """Return the state as a display shows it."""
+        """Return the view of its state: user, counts, pending writes and continuous reads."""
         local, reads = self.local, self._continuous_reads.reads()
         claims = self._connection.claimed
         return View(
@@ -307,7 +310,7 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use_token(token)
-        return [*self._writes.send_refused(now_us), Complete(op_id)]
+        return [*self._writes.send_with_new_token(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
         """Fetch the answers that the prefetch policy selects, if there is one."""
@@ -316,7 +319,7 @@ class ClientMachine:
     # -- messages
 
     def _receive_notification(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Process a message of a notification server."""
+        """Pass a message of a notification server to the continuous reads."""
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
                 return self._continuous_reads.receive_welcome(now_us, welcome)
@@ -345,7 +348,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        while (waiting := self._connection.next_queued()) is not None:
+        while (waiting := self._connection.take_queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
 
@@ -365,7 +368,7 @@ class ClientMachine:
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _process_answer(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
-        """Process the complete answer to a request."""
+        """Pass the complete answer to a request to the part of the client that has sent it."""
         match ask.work:
             case PendingRead() as query:
                 return self._reads.receive_answer(now_us, query, ask, answer)
@@ -413,7 +416,7 @@ class ClientMachine:
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests, built as of now, for the first time or again, as far as they may be sent."""
         effects: list[Effect] = []
-        for ask in filter(self._connection.may_send, asks):
+        for ask in filter(self._connection.admit, asks):
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)

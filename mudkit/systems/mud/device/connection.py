@@ -23,7 +23,7 @@ from mudkit.systems.mud.messages import (
     AskBatch,
     CreateRequest,
     DropRequest,
-    Error,
+    EncodedError,
     IdentifiedRequest,
     PartsComplete,
     PlacedContinuousReadAck,
@@ -65,7 +65,7 @@ Answer: TypeAlias = (
 
 
 class PendingRead(Struct, frozen=True):
-    """A read, with the only keys that can match; ``op_id`` None: a prefetch, which no caller waits for."""
+    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch."""
 
     op_id: int | None
     query: Query
@@ -75,13 +75,13 @@ class PendingRead(Struct, frozen=True):
 
 
 class Writing(Struct, frozen=True):
-    """A pending write, by its sequence number."""
+    """Purpose of a request: to send the pending write of this sequence number."""
 
     seq: int
 
 
 class Administering(Struct, frozen=True):
-    """Creation, change or deletion of a table."""
+    """Purpose of a request: to create, alter or drop a table."""
 
     op_id: int
     request: AdministrationRequest
@@ -128,7 +128,7 @@ class ContinuousRead(Struct):
 
 
 class Registering(Struct, frozen=True):
-    """Registration of a continuous read in a session with the notification server."""
+    """Purpose of a request: to register a continuous read in a session with the notification server."""
 
     read: ContinuousRead
     request: int
@@ -136,7 +136,7 @@ class Registering(Struct, frozen=True):
 
 
 class Updating(Struct, frozen=True):
-    """New reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
+    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller."""
 
     op_id: int | None
     stored: StoredRead
@@ -160,7 +160,7 @@ class PendingAsk(Struct):
     registered: dict[str, PlacedContinuousReadAck] = field(default_factory=dict)
 
 
-def error_in(answer: Answer) -> Error | None:
+def error_in(answer: Answer) -> EncodedError | None:
     """Return the error that an answer holds; None: it holds none."""
     if isinstance(answer, PartsComplete) or answer.error is UNSET:
         return None
@@ -170,12 +170,13 @@ def error_in(answer: Answer) -> Error | None:
 class Connection:
     """Unanswered requests of a client.
 
-    ``first`` is the index of the gateway that is used while it is reachable. ``incarnation`` is that of this
-    start, which requests, hellos and continuous reads are named after; ``log_incarnation`` is the last one of
-    the back end's log that this client knows, empty: the first. The timer is shared with the hellos.
+    ``first_gateway`` is the index of the gateway that is used while it is reachable. ``incarnation`` is that
+    of this start, which requests, hellos and continuous reads are named after; ``log_incarnation`` is the
+    last one of the back end's log that this client knows, empty: the first. The timer is shared with the
+    hellos.
     """
 
-    def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
+    def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first_gateway: int) -> None:
         self.endpoint = endpoint
         self.netid = netid_of(endpoint)
         self.token: str | None
@@ -186,7 +187,7 @@ class Connection:
         self.log_incarnation = ""
         self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
         self._gateways = gateways
-        self._turn = first
+        self._turn = first_gateway
         self._asks: dict[str, PendingAsk] = {}
         self._queue: deque[str] = deque()
         """Writes for which the window has no room."""
@@ -203,16 +204,19 @@ class Connection:
     def send_request(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
         """Add a request, and send it if there is a link."""
         ask = self.add_request(work, request)
-        return self.send(now_us, ask) if self.may_send(ask) else ()
+        return self.send(now_us, ask) if self.admit(ask) else ()
 
     def add_request(self, work: Work, request: Request | None = None) -> PendingAsk:
-        """Add a request without sending it; ``request`` None: it is built when it may be sent."""
-        ask = PendingAsk(self._new_identity(), work, request)
+        """Add a request without sending it; ``request`` None: it is built when :meth:`admit` has it sent."""
+        ask = PendingAsk(self._take_identity(), work, request)
         self._asks[ask.identity] = ask
         return ask
 
-    def may_send(self, ask: PendingAsk) -> bool:
-        """Return whether a request may be sent now; queue a write for which the window has no room."""
+    def admit(self, ask: PendingAsk) -> bool:
+        """Return whether a request is to be sent now; queue a write for which the window has no room.
+
+        A request that waits for a link is not queued: :meth:`link_up` returns it.
+        """
         if not self.is_up:
             return False
         is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
@@ -227,7 +231,7 @@ class Connection:
         timers: list[Effect] = []
         for work, request in writes:
             ask = self.add_request(work, request)
-            if self.may_send(ask):
+            if self.admit(ask):
                 asks.append(ask)
                 timers += self._start_timer(now_us, ask)
         if not asks:
@@ -260,7 +264,7 @@ class Connection:
         self.is_up = False
         return self.timer.clear()
 
-    def next_queued(self) -> PendingAsk | None:
+    def take_queued(self) -> PendingAsk | None:
         """Remove and return the next queued write if the window has room; None: there is none to send."""
         while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
             ask = self._asks.get(self._queue.popleft())
@@ -295,7 +299,7 @@ class Connection:
             effects += self.timer.settle(now_us, ask.identity)
             if not isinstance(ask.work, Administering):
                 del self._asks[ask.identity]
-                ask.identity = self._new_identity()
+                ask.identity = self._take_identity()
                 self._asks[ask.identity] = ask
         return effects, asks
 
@@ -343,8 +347,8 @@ class Connection:
         del self._asks[ask.identity]
         return self.timer.settle(now_us, ask.identity)
 
-    def _new_identity(self) -> str:
-        """Return an identifier for the next request: no other request has it."""
+    def _take_identity(self) -> str:
+        """Reserve the next identifier of a request: no other request has it."""
         self._count += 1
         return f"{self.endpoint} {self.incarnation}.{self._count}"
 

@@ -45,7 +45,7 @@ from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
-    Error,
+    EncodedError,
     Hello,
     LeftRead,
     NewGeneration,
@@ -146,7 +146,7 @@ class ContinuousReads:
         self._notices.clear()
 
     def reads(self) -> list[ContinuousRead]:
-        """Return the continuous reads."""
+        """Return all continuous reads that have not ended."""
         return list(self._reads.values())
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
@@ -297,7 +297,7 @@ class ContinuousReads:
     def finish_registration(
         self, now_us: int, work: Registering, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the answer to a registration."""
+        """Process the complete answer to a registration: store what it says, or register again."""
         read, stored, parts = work.read, work.read.stored, ask.registered
         error = error_in(last)
         if error is not None:
@@ -308,7 +308,7 @@ class ContinuousReads:
         op_id, read.op_id = read.op_id, None
         self._local.store_table(last.table)
         done = [] if op_id is None else [Complete(op_id, stored.handle)]
-        read.generations = {place: part.generation for place, part in parts.items()}
+        read.generations = {processor: part.generation for processor, part in parts.items()}
         stored.table = last.table.number
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
@@ -321,7 +321,8 @@ class ContinuousReads:
             effects += self._send_update(now_us, Updating(None, stored, is_over=False))
         is_late = self._step_back(read)
         if is_late or any(
-            generation < self._generations.get(place, 0) for place, generation in read.generations.items()
+            generation < self._generations.get(processor, 0)
+            for processor, generation in read.generations.items()
         ):
             effects += self._request_registration(now_us, read)
         return effects
@@ -376,34 +377,36 @@ class ContinuousReads:
             others = self._end_at_others(now_us, stored) if body.is_alone is True else ()
             return *forgotten, *self._notify(stored, ended=body.ended), *others
         stored.table = body.table
-        is_known = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
-        since_lsn = stored.since_lsns.get(processor, 0) if is_known else 0
+        is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
+        since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
         if body.synced_lsn is not UNSET:
             _advance(stored, processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
         elif body.change is not UNSET and body.lsn is not UNSET:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
+                self._note_begin(read, body, body.lsn)
                 _advance(stored, processor, body.lsn, body.log_incarnation)
-            effects = self._apply_change(read, body, body.change, is_known=is_known)
+            effects = self._apply_change(read, body, body.change, is_same_log=is_same_log)
             self._store_read(stored)
             return effects
         self._store_read(stored)
         return ()
 
     def _apply_change(
-        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_known: bool
+        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_same_log: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
-        Versions received in another start of the back end (``is_known`` False) may be missing in the log:
-        then an older version is delivered, too.
+        ``is_same_log``: the change is of the log incarnation in which this processor was last heard of. If
+        not, the back end was restored from a backup or wiped, and the versions that were delivered may be
+        missing in its log now: an older version is delivered, too.
         """
         stored, key = read.stored, change.key
         last_version = read.delivered.get(key, 0)
         version = last_version if change.ver is None else change.ver  # None: the version is hidden
         is_older = (
-            version <= last_version if is_known else version == last_version and isinstance(change, Upsert)
+            version <= last_version if is_same_log else version == last_version and isinstance(change, Upsert)
         )
         if change.ver is not None and is_older:
             return ()
@@ -428,7 +431,7 @@ class ContinuousReads:
         record: Fields | None = None,
         version: int = 0,
     ) -> Sequence[Effect]:
-        """Notify the listener of a read, durably."""
+        """Return the notification of a read's listener, which is stored until its callback was called."""
         self._notice_count += 1
         identity = f"{self._connection.incarnation}.{self._notice_count}"
         notice = _Notice(stored.listener, identity, ended, kind, key, record, version)
@@ -444,7 +447,7 @@ class ContinuousReads:
         work = Registering(read, self._local.increment("count of requests"), self._session)
         ask = self._connection.add_request(work, self.build_request(work))
         self._registrations[read.stored.handle] = ask
-        return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
+        return [*effects, *self._connection.send(now_us, ask)] if self._connection.admit(ask) else effects
 
     def _withdraw(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""
@@ -454,7 +457,7 @@ class ContinuousReads:
         return self._connection.settle_request(now_us, ask)
 
     def _end_registration(
-        self, now_us: int, read: ContinuousRead, last: Answer, error: Error
+        self, now_us: int, read: ContinuousRead, last: Answer, error: EncodedError
     ) -> Sequence[Effect]:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, read.op_id = read.op_id, None
@@ -466,6 +469,19 @@ class ContinuousReads:
             effects += self._end_at_others(now_us, read.stored)
         return effects
 
+    def _note_begin(self, read: ContinuousRead, body: Tell, lsn: int) -> None:
+        """Note the first change of a processor while the first registration of a read is unanswered.
+
+        The read has begun by then, so it may return to this position, but not to none: a read without its
+        existing records would begin anew after the changes that are on their way.
+        """
+        if read.stored.sync_us is None and read.requested_since is not None:
+            since_lsns, log_incarnations = read.requested_since
+            if body.processor not in since_lsns:
+                since_lsns[body.processor] = lsn
+                if body.log_incarnation:
+                    log_incarnations[body.processor] = body.log_incarnation
+
     def _step_back(self, read: ContinuousRead) -> bool:
         """Return whether changes of an earlier generation arrived after the last registration was sent.
 
@@ -475,9 +491,9 @@ class ContinuousReads:
         (before, log_incarnations), oldest = read.requested_since or ({}, {}), read.sender_generations
         read.requested_since = None
         late = [
-            place
-            for place, generation in read.generations.items()
-            if oldest.get(place, generation) < generation
+            processor
+            for processor, generation in read.generations.items()
+            if oldest.get(processor, generation) < generation
         ]
         stored = read.stored
         for processor in late:
@@ -533,7 +549,7 @@ def _delivered_key(handle: int, key: str) -> str:
 
 
 def _advance(stored: StoredRead, processor: str, lsn: int, log_incarnation: str | UnsetType | None) -> None:
-    """Store the log position received from a processor, and the start in which it counts."""
+    """Store the log position received from a processor, and the incarnation of the log in which it counts."""
     stored.since_lsns[processor] = lsn
     if log_incarnation:
         stored.log_incarnations[processor] = log_incarnation

@@ -43,17 +43,18 @@ class HeldRow(Struct, frozen=True):
 
     @classmethod
     def of(cls, row: Row, table: int, now_us: int) -> HeldRow:
-        """Build it from a row of an answer."""
+        """Build the version to hold from a row of the cloud's answer, received now."""
         return cls(row.key, row.ver, row.data, row.predicate, row.lsn, table, now_us)
 
 
 class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Write that the cloud has not answered.
 
-    ``seq`` is its sequence number in the outbox. A conditional write replaces the global
-    version ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is
-    based on. ``due_us`` is when the write policy has it sent; None: at once. ``is_refused``: its token has
-    expired.
+    ``seq`` is its sequence number in the outbox. A conditional write replaces the global version
+    ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
+    on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
+    expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
+    the device knew no number.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -74,7 +75,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     invoked_us: int = 0
     table: int | None = None
     due_us: int | Literal["never"] | None = None
-    is_refused: bool = False
+    lacks_token: bool = field(name="is_refused", default=False)
 
     @property
     def lsn(self) -> float:
@@ -129,7 +130,7 @@ class Local:
         return self._rows.get((name, key))
 
     def rows(self, name: str) -> Iterator[HeldRow]:
-        """Iterate over the committed versions of a table."""
+        """Iterate over the committed versions of a table that the device holds."""
         return (row for (table, _), row in self._rows.items() if table == name)
 
     @property
@@ -142,15 +143,15 @@ class Local:
 
         Beyond ``max_rows``, the records not received for longest are evicted.
         """
-        known, place = self.tables.get(name), (name, row.key)
-        current = self._rows.get(place)
+        known, record_id = self.tables.get(name), (name, row.key)
+        current = self._rows.get(record_id)
         if known is not None and known.number != row.table:
             return
         if current is not None and (current.table, current.ver) > (row.table, row.ver):
             return
         self._store.put(f"row\n{name}\n{row.key}", row)
-        self._rows.pop(place, None)  # to the end: received last
-        self._rows[place] = row
+        self._rows.pop(record_id, None)  # to the end: received last
+        self._rows[record_id] = row
         while len(self._rows) > self._max_rows:
             self.evict(*next(iter(self._rows)))
 
@@ -163,12 +164,12 @@ class Local:
 
     def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
         """Return the hash of a version's columns, cached for a stored version."""
-        place = name, key
-        hashed, result = self._hashes.get(place, (None, None))
+        record_id = name, key
+        hashed, result = self._hashes.get(record_id, (None, None))
         if hashed is not data:
             result = value_hash(data)
-            if place in self._rows:
-                self._hashes[place] = data, result
+            if record_id in self._rows:
+                self._hashes[record_id] = data, result
         return result
 
     def partition_of(self, name: str, key: str) -> int:
@@ -183,17 +184,17 @@ class Local:
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the oldest pending write of a record."""
+        """Return the oldest pending write of a record, which alone is sent; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the newest pending write of a record."""
+        """Return the newest pending write of a record, its latest version; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[-1]] if seqs else None
 
     def pending_keys(self, name: str) -> list[str]:
-        """Return the keys of a table with pending writes."""
+        """Return the keys of a table's records that have pending writes."""
         return [key for table, key in self._pending if table == name]
 
     def oldest_seqs(self) -> list[int]:
@@ -268,16 +269,20 @@ class Local:
         """
         self.log_incarnation = log_incarnation
         self._store.put("start of back end", log_incarnation)
-        lost = [place for place, row in self._rows.items() if row.lsn > shared_lsn or row.table > shared_lsn]
+        lost = [
+            record_id
+            for record_id, row in self._rows.items()
+            if row.lsn > shared_lsn or row.table > shared_lsn
+        ]
         for write in list(self.writes):
-            place = write.name, write.key
-            base = self._rows.get(place) if place in lost else write.base
+            record_id = write.name, write.key
+            base = self._rows.get(record_id) if record_id in lost else write.base
             if base is not None and base.lsn > shared_lsn and write.replaces == base.ver:
                 write = self.change_write(write, replaces=None, base=None)
             if write.table is not None and write.table > shared_lsn:
                 self.change_write(write, table=None)
-        for place in lost:
-            self.evict(*place)
+        for record_id in lost:
+            self.evict(*record_id)
         seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
         last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
@@ -285,7 +290,7 @@ class Local:
                 del self._seen[name]
                 self._store.delete(f"seen {name}")
             else:
-                partitions = {place: min(lsn, shared_lsn) for place, lsn in seen.partitions.items()}
+                partitions = {number: min(lsn, shared_lsn) for number, lsn in seen.partitions.items()}
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:

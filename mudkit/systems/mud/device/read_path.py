@@ -49,7 +49,7 @@ READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
 def query_of(read: Read) -> Query:
-    """Return a read as policies see it."""
+    """Return what policies see of a read: its query."""
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
 
 
@@ -155,17 +155,17 @@ class ReadPath:
     def answer_unblocked(self, now_us: int) -> Sequence[Effect]:
         """Answer the reads whose earlier writes and reads are all completed by now."""
         effects: list[Effect] = []
-        while (pending := self._next_in_order()) is not None:
+        while (pending := self._take_next_in_order()) is not None:
             effects += self._answer(now_us, pending)
         return effects
 
-    def _next_in_order(self) -> PendingRead | None:
-        """Remove and return a read that no longer waits."""
-        for place, (pending, before) in enumerate(self._waiting):
+    def _take_next_in_order(self) -> PendingRead | None:
+        """Remove and return a read whose earlier writes and reads are completed; None: there is no such."""
+        for index, (pending, before) in enumerate(self._waiting):
             while before and before[0] not in self._local.writes:
                 before.popleft()
             if not before and self._order.oldest_read(pending.query.table) is pending:
-                del self._waiting[place]
+                del self._waiting[index]
                 return pending
         return None
 
@@ -174,7 +174,11 @@ class ReadPath:
         return [write.seq for write in self._local.writes if self._order.concerns(pending, write)]
 
     def _answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
-        """Answer a read from the local store, or request it, as the policy or else the utility decides."""
+        """Answer a read from the local store, or request it, as the policy or else the utility decides.
+
+        Without a policy's decision the utility decides; what the store cannot answer is requested in any
+        case.
+        """
         query = pending.query
         cached = self._find_local(now_us, pending)
         decided: str | None = None
@@ -237,7 +241,7 @@ class ReadPath:
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the answer of the cloud."""
+        """Process the complete answer of the cloud: store the versions, and complete the read."""
         error = error_in(last)
         if error is not None:
             problem = decode_error(error)
@@ -249,9 +253,11 @@ class ReadPath:
         if table.number != last.table.number:
             return self._request_answer(now_us, pending)  # the answer is from a table that was dropped since
         seen_lsns = self._local.seen_lsns(name)
-        places = {place for place in last.places if isinstance(place, int)}
+        partitions = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
-        if len(parts) < len(places) or any(part.lsn < seen_lsns.get(str(part.place), 0) for part in parts):
+        if len(parts) < len(partitions) or any(
+            part.lsn < seen_lsns.get(str(part.place), 0) for part in parts
+        ):
             return self._request_answer(now_us, pending)  # a part was lost, or something newer was seen since
         if pending.aggregates is not None:
             return self._complete_aggregates(now_us, pending, pending.aggregates, parts)
@@ -259,7 +265,7 @@ class ReadPath:
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
         for row in list(self._local.rows(name)):
-            if row.key in versions or table.partition_of(row.key) not in places:
+            if row.key in versions or table.partition_of(row.key) not in partitions:
                 continue
             if row.data is None or self._cache.may_match(query, row):
                 self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
@@ -385,7 +391,7 @@ class Prefetching:
         """Ordered by the time of the last read."""
 
     def record_read(self, now_us: int, read: Read) -> None:
-        """Count a read that may be answered locally."""
+        """Count a read as a habit, unless only the cloud can answer it."""
         if read.aggregate is not None or tables_of(read.predicate):
             return
         query = query_of(read)

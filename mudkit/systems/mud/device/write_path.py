@@ -93,13 +93,14 @@ class WritePath:
         self._policy = policy
         self._order = order
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
-        self._in_flight: set[int] = set()
+        self._begun: set[int] = set()
+        """Heads that the connection has, sent or not."""
         self._new: set[int] = set(local.oldest_seqs())
         """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
         self._blocked: set[int] = set()
-        self._refused: set[int] = set()
+        self._without_token: set[int] = set()
 
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
@@ -163,20 +164,20 @@ class WritePath:
         # A delay is over: the delayed writes go in the same message.
         waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
         begun += [self._local.writes[seq] for seq in waiting]
-        self._in_flight.update(write.seq for write in begun)
+        self._begun.update(write.seq for write in begun)
         together = [(Writing(write.seq), self.build_request(write.seq)) for write in begun]
         return self._connection.send_together(now_us, together)
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
-        """Send the writes that waited for a read."""
+        """Check again the writes that waited for a read which is answered now; send what nothing blocks."""
         self._new |= self._blocked
         self._blocked.clear()
         return self.advance(now_us)
 
-    def send_refused(self, now_us: int) -> Sequence[Effect]:
-        """Send the writes that waited for another token."""
-        self._new |= self._refused
-        self._refused.clear()
+    def send_with_new_token(self, now_us: int) -> Sequence[Effect]:
+        """Check again the writes that waited for another token, after it has come; send them."""
+        self._new |= self._without_token
+        self._without_token.clear()
         return self.advance(now_us)
 
     def release(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
@@ -188,7 +189,7 @@ class WritePath:
                 continue
             self._local.change_write(write, due_us=None)
             head = self._local.oldest_write(write.name, write.key)
-            if head is not None and head.seq == seq and seq not in self._in_flight:
+            if head is not None and head.seq == seq and seq not in self._begun:
                 self._new.add(seq)
         return self.advance(now_us)
 
@@ -208,7 +209,7 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[seq]
-        self._in_flight.discard(seq)
+        self._begun.discard(seq)
         error = error_in(answer)
         if error is not None:
             problem = decode_error(error)
@@ -244,7 +245,7 @@ class WritePath:
 
     def _admit(self, now_us: int, seq: int) -> PendingWrite | None:
         """Return a head that may be sent now; store what blocks any other."""
-        write = None if seq in self._in_flight else self._local.writes.get(seq)
+        write = None if seq in self._begun else self._local.writes.get(seq)
         if write is None:
             return None
         if self._order.blocks(write):
@@ -253,17 +254,17 @@ class WritePath:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
             insort(self._delayed, (write.due_us, seq))
-        elif write.is_refused and self._connection.has_expired(now_us):
-            self._refused.add(seq)
+        elif write.lacks_token and self._connection.has_expired(now_us):
+            self._without_token.add(seq)
         else:
-            return self._local.change_write(write, is_refused=False) if write.is_refused else write
+            return self._local.change_write(write, lacks_token=False) if write.lacks_token else write
         return None
 
     def _send_write(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
-        """Note that a write is in flight, and send it; without a link or room in the window it waits."""
-        self._in_flight.add(write.seq)
+        """Pass a write to the connection; without a link or room in the window it waits there."""
+        self._begun.add(write.seq)
         ask = self._connection.add_request(Writing(write.seq))
-        if not self._connection.may_send(ask):
+        if not self._connection.admit(ask):
             return ()
         ask.request = self.build_request(write.seq)
         return self._connection.send(now_us, ask)
@@ -285,12 +286,13 @@ class WritePath:
         following = self._local.oldest_write(name, key)
         if following is not None and following.after == write.seq:
             base = None if write.data is None else row
-            self._local.change_write(following, after=None, replaces=ver, base=base)
+            # Its version is one of this table, not of a later one of the name.
+            self._local.change_write(following, after=None, replaces=ver, base=base, table=answer.table)
         return self._complete_call(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
         """Keep a write until there is a valid token; there may be one by now."""
-        self._local.change_write(write, is_refused=True)
+        self._local.change_write(write, lacks_token=True)
         self._new.add(write.seq)
         return ()
 
@@ -361,5 +363,5 @@ class WritePath:
 
 
 def _fields_of(version: PendingWrite | HeldRow | Row | None) -> Fields | None:
-    """Return a version as applications see it."""
+    """Return a version as applications see it in a conflict; None stays None."""
     return None if version is None else as_wire(version)

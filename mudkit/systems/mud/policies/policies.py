@@ -88,7 +88,7 @@ class WritePolicy(Protocol):
     """Decides when a write is sent; the context is as for a :class:`ReadPolicy`."""
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
-        """Return seconds, :data:`NEVER`, or None for now."""
+        """Return the seconds by which a write is delayed, :data:`NEVER`, or None: it is sent now."""
         ...
 
 

@@ -117,7 +117,7 @@ class BackEnd:
         """Followers with unacknowledged messages."""
 
     def overview(self) -> View:
-        """Return the tables as a display shows them."""
+        """Return the view of a display: the tables with their properties."""
         tables = self._copy.tables
         rows = (
             (
@@ -246,8 +246,8 @@ class BackEnd:
         if result is None:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
                 return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
-            if write.refused is not None:  # not applied: the client may send it with another token
-                return (_build_outcome(write, WriteResult(error=write.refused)),)
+            if write.token_error is not None:  # not applied: the client sends it with another token
+                return (_build_outcome(write, WriteResult(error=write.token_error)),)
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             result = self._decide(now_us, write)

@@ -45,7 +45,7 @@ from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
     Describe,
     Described,
-    Error,
+    EncodedError,
     LogRestarted,
     Part,
     PartitionRead,
@@ -80,14 +80,15 @@ _Answer: TypeAlias = Described | Administered | WriteOutcome | Part | Continuous
 class _OpenRequest:
     """An unanswered request.
 
-    ``refused`` is the error of a write whose token has expired; ``joined`` names the tables that a read looks
-    up records in; ``missing`` are the partitions or processors that have not answered.
+    ``token_error`` is that of a write whose token has expired; ``joined`` names the tables that a read looks
+    up records in; ``places`` are those that answer a part, the partitions of a
+    read or the processors of a continuous read, and ``missing`` those that have not answered.
     """
 
     source: str
     ask: Ask
     claims: Claims | None
-    refused: Error | None
+    token_error: EncodedError | None
     joined: Sequence[str]
     table: Table | None = None
     places: list[int | str] = field(default_factory=list)
@@ -175,7 +176,7 @@ class Gateway:
     def _open_request(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
         """Check the token of a request, keep it open, and ask the back end for its tables."""
         what = ask.what
-        claims, refused = None, None
+        claims, token_error = None, None
         if ask.token is not None:
             try:
                 claims = self._authority.decode(ask.token)
@@ -183,7 +184,7 @@ class Gateway:
             except MudkitError as error:
                 if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):
                     return (_build_refused(source, ask, error),)
-                refused = encode_error(error)  # the back end knows whether it was applied before
+                token_error = encode_error(error)  # the back end knows whether it was applied before
         joined: Sequence[str] = ()
         try:
             if isinstance(what, ReadRequest | RegisterRequest):
@@ -192,7 +193,7 @@ class Gateway:
                 check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
-        self._open[ask.id] = _OpenRequest(source, ask, claims, refused, joined)
+        self._open[ask.id] = _OpenRequest(source, ask, claims, token_error, joined)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
@@ -271,38 +272,38 @@ class Gateway:
     def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
         """Build the message of a write for the processor of its record's partition."""
         table = request.table
-        place = 0 if table is None else table.partition_of(write.key)
+        partition = 0 if table is None else table.partition_of(write.key)
         routed = RoutedWrite(
             **asdict(write),
             id=request.ask.id,
             reply=self._me,
             client=request.ask.client,
             claims=request.claims,
-            refused=request.refused,
+            token_error=request.token_error,
             log_incarnation=request.ask.log_incarnation,
         )
-        return Send(self._processor_of(table, place), routed)
+        return Send(self._processor_of(table, partition), routed)
 
     def _route_read(self, request: _OpenRequest, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
         """Send each partition that may have records of a read its part, by its processor."""
         table = request.table
         assert table is not None
-        places: Iterable[int] = range(table.partitions)
+        partitions: Iterable[int] = range(table.partitions)
         if read.keys is not None:
-            places = sorted({table.partition_of(key) for key in read.keys})
-        request.places, request.missing = list(places), set(places)
+            partitions = sorted({table.partition_of(key) for key in read.keys})
+        request.places, request.missing = list(partitions), set(partitions)
         if not request.missing:
             return self._complete_answer(request)
         seen_lsns = read.seen_lsns if read.table == table.number else {}
         return [
             Send(
-                self._processor_of(table, place),
+                self._processor_of(table, partition),
                 PartitionRead(
                     id=request.ask.id,
                     reply=self._me,
                     name=table.name,
                     table=table.number,
-                    partition=place,
+                    partition=partition,
                     predicate=read.predicate,
                     keys=read.keys,
                     reader=read.reader,
@@ -310,11 +311,11 @@ class Gateway:
                     aggregate=read.aggregate,
                     # Joined records must not be older than this reader has seen: the master has them.
                     latest=read.latest or has_joined,
-                    min_lsn=max(table.lsn, seen_lsns.get(str(place), 0)),
+                    min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
                     log_incarnation=request.ask.log_incarnation,
                 ),
             )
-            for place in places
+            for partition in partitions
         ]
 
     def _route_continuous(
@@ -323,14 +324,14 @@ class Gateway:
         """Send a request about a continuous read to all processors of the table's partitions."""
         table = request.table
         assert table is not None
-        places: dict[str, list[int]] = {}
-        for place in range(table.partitions):
-            places.setdefault(self._processor_of(table, place), []).append(place)
-        request.places, request.missing = list(places), set(places)
+        partitions_of: dict[str, list[int]] = {}
+        for partition in range(table.partitions):
+            partitions_of.setdefault(self._processor_of(table, partition), []).append(partition)
+        request.places, request.missing = list(partitions_of), set(partitions_of)
         min_lsn = max(one.lsn for one in (table, *joined))
         return [
             Send(processor, self._build_routed(request, what, table.number, partitions, min_lsn))
-            for processor, partitions in places.items()
+            for processor, partitions in partitions_of.items()
         ]
 
     def _build_routed(
@@ -385,10 +386,10 @@ class Gateway:
         )
         return (Send(request.source, complete),)
 
-    def _processor_of(self, table: Table | None, place: int) -> str:
+    def _processor_of(self, table: Table | None, partition: int) -> str:
         """Return the address of the processor of a partition; of an unknown table, the first one."""
         count = len(self._processors)
-        return self._processors[0 if table is None else processor_index(table.number, place, count)]
+        return self._processors[0 if table is None else processor_index(table.number, partition, count)]
 
 
 def _build_refused(to: str, ask: Ask, error: MudkitError) -> Send:

@@ -17,7 +17,7 @@ from mudkit.systems.mud.tables.table import Table
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
 _BEGIN_US: Final = 200_000
-_Place: TypeAlias = tuple[int, tuple[str, ...]]
+_Layout: TypeAlias = tuple[int, tuple[str, ...]]
 """Number and split of a table, which never change."""
 
 
@@ -34,7 +34,7 @@ class LogFollower:
         self.copy = TableReplica()
         self.lsn = -1
         """Last entry received, whether or not the copy has applied it; -1: no state yet."""
-        self._tables: dict[str, _Place] = {}
+        self._tables: dict[str, _Layout] = {}
         """Tables that exist at that entry, by name."""
         self._history = Follower()
         self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
@@ -50,7 +50,10 @@ class LogFollower:
         return last_incarnation(self.lineage)
 
     def accept_log(self, message: Log | TablesState) -> bool:
-        """Return whether a message is of the present log; if not, :meth:`acknowledge` asks for its lineage.
+        """Follow the lineage of a message; return False if the message may be a late copy.
+
+        It may be one if it has another lineage and does not answer the open question. Then there is an open
+        question, which :meth:`acknowledge` sends.
 
         Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
         too, if the log does not contain its last incarnation: this copy has gone back with it, and the log
@@ -60,7 +63,7 @@ class LogFollower:
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
         if not self._history.accept_lineage(lineage, 0, nonce):
-            self._history.question_nonce(self._entropy)
+            self._history.open_question(self._entropy)
             return False
         is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
         if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):
@@ -75,11 +78,11 @@ class LogFollower:
         """Return whether a state, or the new ones of some entries, can be applied: rows have tables."""
         if isinstance(message, Log):
             return self.lsn < 0 or self._tables_after(message.entries) is not None
-        tables = _places_of(message.tables)
+        tables = _layouts_of(message.tables)
         has_own_numbers = len({number for number, _ in tables.values()}) == len(message.tables)
         return has_own_numbers and all(name in tables for name, _ in message.rows)
 
-    def _tables_after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
+    def _tables_after(self, entries: Sequence[LogEntry]) -> dict[str, _Layout] | None:
         """Return the tables after some entries; None: the entries are inconsistent."""
         tables, lsn = self._tables, self.lsn
         for entry in entries:
@@ -90,18 +93,18 @@ class LogFollower:
                 if entry.name not in tables:
                     return None
                 if isinstance(entry, DropEntry):
-                    tables = {name: place for name, place in tables.items() if name != entry.name}
+                    tables = {name: layout for name, layout in tables.items() if name != entry.name}
                 continue
-            ((name, place),) = _places_of([entry.table]).items()
+            ((name, layout),) = _layouts_of([entry.table]).items()
             known = tables.get(name)
-            is_taken = any(number == place[0] for number, _ in tables.values())
-            if known != place and (known is not None or is_taken):
+            is_taken = any(number == layout[0] for number, _ in tables.values())
+            if known != layout and (known is not None or is_taken):
                 return None
-            tables = {**tables, name: place}
+            tables = {**tables, name: layout}
         return tables
 
     def request_state(self, now_us: int) -> Sequence[Effect]:
-        """Request the whole state, until it has arrived."""
+        """Request the whole state from the back end, unless there is one; repeated until it has arrived."""
         if self.lsn >= 0:
             return ()
         return Send(self._master, FollowLog(self._incarnation)), *self._request.start(
@@ -120,11 +123,11 @@ class LogFollower:
         if self.lsn < 0:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
-            self._tables = _places_of(message.tables)
+            self._tables = _layouts_of(message.tables)
         return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
 
-    def new_entries(self, message: Log) -> Iterator[LogEntry]:
-        """Iterate over the entries of a message that are next in order; the caller applies them."""
+    def take_entries(self, message: Log) -> Iterator[LogEntry]:
+        """Yield the entries of a message that are next in order, and advance; the caller applies them."""
         after = self._tables_after(message.entries)
         self._tables = self._tables if after is None else after
         for entry in message.entries:
@@ -139,6 +142,6 @@ class LogFollower:
         )
 
 
-def _places_of(tables: Iterable[Table]) -> dict[str, _Place]:
+def _layouts_of(tables: Iterable[Table]) -> dict[str, _Layout]:
     """Return number and split of each table, by name."""
     return {table.name: (table.number, tuple(table.split)) for table in tables}

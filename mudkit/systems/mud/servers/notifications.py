@@ -96,8 +96,9 @@ _IDENTIFY: Final = "identify"
 _MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 _STREAM: Final = re.compile(r" [0-9]{1,18}")
-_MAX_STRANGERS: Final = 1024
 """End of the name of a stream, after the address of its sender: a number that grows with each start."""
+_MAX_STRANGERS: Final = 1024
+"""Clients without a session whose questions are remembered."""
 
 
 @dataclass
@@ -226,7 +227,7 @@ class NotificationServer:
                         )  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
-                if session is not None and session.sender.address == to:
+                if session is not None and session.sender.receiver_address == to:
                     session.sender.is_reached = False
             case TimerFired(name=name):
                 if name == _FOLLOW:
@@ -248,7 +249,7 @@ class NotificationServer:
                 return self._policy_request.settle(now_us, _FOLLOW)
             case ClientMoved(session=name, address=address) if not is_generator:
                 session = self._sessions.get(name)
-                if session is None or session.sender.address == address:
+                if session is None or session.sender.receiver_address == address:
                     return self._moved.settle(now_us, (source, name))
                 return (self._build_moved(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
@@ -277,7 +278,7 @@ class NotificationServer:
                 if session is None:
                     return ()  # it was given up
                 if netid_of(session.endpoint) == event.sender:
-                    is_from_client = session.sender.address == event.source
+                    is_from_client = session.sender.receiver_address == event.source
                     return session.sender.ack_up_to(now_us, seq) if is_from_client else ()
         return None
 
@@ -291,7 +292,7 @@ class NotificationServer:
         for endpoint in endpoints:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
-                question = Identify(endpoint, unheard.peer.question_nonce(self._entropy))
+                question = Identify(endpoint, unheard.peer.open_question(self._entropy))
                 effects += [Send(address, question) for address in unheard.addresses]
                 effects += self._hello_requests.start(now_us, endpoint)
         return effects
@@ -309,7 +310,7 @@ class NotificationServer:
     def _build_moved(self, session: _Session, processor: str) -> Send:
         """Build the message by which a processor learns the address of a session's client."""
         sender = session.sender
-        return Send(processor, ClientMoved(sender.name, session.endpoint, sender.address))
+        return Send(processor, ClientMoved(sender.name, session.endpoint, sender.receiver_address))
 
     def _resend_moves(self, now_us: int) -> Sequence[Effect]:
         """Send new addresses again to processors that have not acknowledged them."""
@@ -351,14 +352,14 @@ class NotificationServer:
         if hello.tokens is UNSET:  # a heartbeat, which only repeats what the server knows
             if hello.is_new or hello.nonce is not UNSET:
                 return None
-            if owner is None or (owner.sender.name, owner.sender.address) != (hello.session, source):
+            if owner is None or (owner.sender.name, owner.sender.receiver_address) != (hello.session, source):
                 heard = HelloVerdict.STRANGER
         elif not is_proven and any(one is not None and one.is_proven for one in (owner, former)):
             return None
         if heard is HelloVerdict.STRANGER:
             if owner is None and former is None:
                 self._remember_stranger(endpoint, peer)
-            return (Send(source, Identify(endpoint, peer.question_nonce(self._entropy))),)
+            return (Send(source, Identify(endpoint, peer.open_question(self._entropy))),)
         name = hello.session
         if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
             name = self._session_of.get(endpoint)
@@ -378,9 +379,9 @@ class NotificationServer:
         self._heard[name] = None
         self._store_client(endpoint, _KnownClient(source, session.is_proven))
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
-        has_moved = is_known and sender.address != source
+        has_moved = is_known and sender.receiver_address != source
         if not is_known or has_moved or not sender.is_reached:
-            self._addresses.release(sender.address, name)
+            self._addresses.release(sender.receiver_address, name)
             former_name, announced = self._addresses.assign(now_us, source, name)
             effects += [*self._displace(former_name), *announced]
         if not is_known or has_moved or hello.is_new or not sender.is_reached:
@@ -396,7 +397,7 @@ class NotificationServer:
     def _is_address_of_another(self, address: str, owner: _Session | None) -> bool:
         """Return whether an address is another device's than that of a session (None: it has none)."""
         name = "" if owner is None else owner.sender.name
-        if owner is not None and owner.sender.address == address:
+        if owner is not None and owner.sender.receiver_address == address:
             return not self._addresses.has_address(name, address)
         return not self._addresses.is_free(address, name)
 
@@ -409,8 +410,8 @@ class NotificationServer:
         if session is None:
             return ()
         session.sender.is_reached = False
-        question = Identify(session.endpoint, session.peer.question_nonce(self._entropy))
-        return (Send(session.sender.address, question),)
+        question = Identify(session.endpoint, session.peer.open_question(self._entropy))
+        return (Send(session.sender.receiver_address, question),)
 
     def _peer_of(self, endpoint: str) -> Peer:
         """Return what is known of a client's hellos."""
@@ -474,7 +475,7 @@ class NotificationServer:
         return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
-        """Handle an item of a stream."""
+        """Handle a notification of a processor, or a policy: pass it on to the clients that it is for."""
         if isinstance(body, PolicyUpdate):
             return self._ship_policy(now_us, body)
         self._processors.add(source)
@@ -519,7 +520,7 @@ class NotificationServer:
         return self._give_up_session(sender.name) if is_full or self._is_late(now_us, sender) else effects
 
     def _is_late(self, now_us: int, sender: StreamSender[Notification]) -> bool:
-        """Return whether an item has waited for too long."""
+        """Return whether the oldest item of a session has waited for too long."""
         max_us = max(self._max_wait_us, _DEAD_US) if sender.is_reached else self._max_wait_us
         return sender.age_us(now_us) > max_us
 
@@ -555,7 +556,7 @@ class NotificationServer:
             return ()
         name = session.sender.name
         self._heard.pop(name)
-        self._addresses.release(session.sender.address, name)
+        self._addresses.release(session.sender.receiver_address, name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
             self._store_client(session.endpoint, None)

@@ -42,7 +42,7 @@ from mudkit.systems.mud.messages import (
     ClientMoved,
     ContinuousReadAck,
     DropEntry,
-    Error,
+    EncodedError,
     LeftRead,
     Log,
     NewGeneration,
@@ -73,7 +73,7 @@ from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-Handle: TypeAlias = tuple[str, str]
+ReadKey: TypeAlias = tuple[str, str]
 """Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
 
 
@@ -97,34 +97,34 @@ class Matching:
     def __init__(self, copy: TableReplica) -> None:
         self._copy = copy
         self._index = SubscriptionIndex()
-        self._joining: dict[Handle, _Reader] = {}
-        self._indexed: dict[Handle, _Reader] = {}
+        self._joining: dict[ReadKey, _Reader] = {}
+        self._indexed: dict[ReadKey, _Reader] = {}
         """Reads in the index."""
 
-    def add(self, handle: Handle, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
+    def add(self, read_key: ReadKey, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
         """Add a continuous read with the data and the verified identity of its reader."""
         reader = _Reader(predicate, data, auth)
         if tables_of(predicate):
-            self._joining[handle] = reader
+            self._joining[read_key] = reader
             return
-        self._index.add(handle, predicate, receiver=data, auth=auth)
-        self._indexed[handle] = reader
+        self._index.add(read_key, predicate, receiver=data, auth=auth)
+        self._indexed[read_key] = reader
 
-    def replace_reader_data(self, handle: Handle, data: Fields) -> None:
-        """Replace the data of a reader."""
-        if handle in self._joining:
-            self._joining[handle].data = data
+    def replace_reader_data(self, read_key: ReadKey, data: Fields) -> None:
+        """Replace the data of the reader of a continuous read, for later matches."""
+        if read_key in self._joining:
+            self._joining[read_key].data = data
             return
-        self._index.update(handle, receiver=data)
-        self._indexed[handle].data = data
+        self._index.update(read_key, receiver=data)
+        self._indexed[read_key].data = data
 
-    def remove(self, handle: Handle) -> None:
-        """Remove a continuous read."""
-        if self._joining.pop(handle, None) is None:
-            del self._indexed[handle]
-            self._index.remove(handle)
+    def remove(self, read_key: ReadKey) -> None:
+        """Remove a continuous read, which must have been added."""
+        if self._joining.pop(read_key, None) is None:
+            del self._indexed[read_key]
+            self._index.remove(read_key)
 
-    def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
+    def match(self, row: Row, table: Table) -> tuple[list[ReadKey], dict[ReadKey, MudkitError]]:
         """Return the continuous reads that a new version reaches, and those whose predicates fail on it.
 
         The version has data. The first are those whose predicate is TRUE and to whose reader the writer shows
@@ -132,14 +132,14 @@ class Matching:
         record. Predicates are not evaluated on hidden records: a failure would reveal them.
         """
         record = record_of(row, table)
-        failed: dict[Handle, MudkitError] = {}
+        failed: dict[ReadKey, MudkitError] = {}
         try:
             reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
         except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
             reached = self._match_one_by_one(row, table, record, failed)
-        for handle, reader in self._joining.items():
-            if self._is_shown(row, table, reader) and self._matches_read(handle, reader, record, failed):
-                reached.append(handle)
+        for read_key, reader in self._joining.items():
+            if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed):
+                reached.append(read_key)
         return reached, failed
 
     def _match_one_by_one(
@@ -147,29 +147,29 @@ class Matching:
         row: Row,
         table: Table,
         record: Fields,
-        failed: dict[Handle, MudkitError],
-    ) -> list[Handle]:
+        failed: dict[ReadKey, MudkitError],
+    ) -> list[ReadKey]:
         """Return the indexed reads that a version reaches, one by one, as the index fails on it."""
         indexed = self._indexed
         try:
             matching = self._index.match(record)
         except PredicateError:
             return [
-                handle
-                for handle, reader in indexed.items()
-                if self._is_shown(row, table, reader) and self._matches_read(handle, reader, record, failed)
+                read_key
+                for read_key, reader in indexed.items()
+                if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed)
             ]
-        return [handle for handle in matching if self._is_shown(row, table, indexed[handle])]
+        return [read_key for read_key in matching if self._is_shown(row, table, indexed[read_key])]
 
     def _matches_read(
-        self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
+        self, read_key: ReadKey, reader: _Reader, record: Fields, failed: dict[ReadKey, MudkitError]
     ) -> bool:
         """Return whether the predicate of one read is TRUE of a record; store the error if it fails."""
         tables = JoinedTables(self._copy, reader.data, reader.auth)
         try:
             return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
         except MudkitError as error:
-            failed[handle] = error
+            failed[read_key] = error
             return False
 
     def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
@@ -230,16 +230,16 @@ class Processor:
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
-        self._reads: dict[Handle, _ContinuousRead] = {}
-        self._handles: dict[str, dict[Handle, None]] = {}
-        """Handles of the readings, by session, in the order of registration."""
-        self._ended: set[Handle] = set()
+        self._reads: dict[ReadKey, _ContinuousRead] = {}
+        self._reads_of_session: dict[str, dict[ReadKey, None]] = {}
+        """Keys of the continuous reads, by session, in the order of registration."""
+        self._ended: set[ReadKey] = set()
         """Handles that their clients have unregistered."""
-        self._early_data: dict[Handle, tuple[int, Fields]] = {}
+        self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
-        self._shown_to: dict[tuple[int, str], set[Handle]] = {}
+        self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
         self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
         """By the address of the notification server."""
@@ -277,7 +277,7 @@ class Processor:
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionRead():
-                return (Send(self._address_for_read(message), message),)
+                return (Send(self._choose_address(message), message),)
             case RoutedWrite():
                 return (Send(self._back_end, message),)
             case Registration():
@@ -294,22 +294,22 @@ class Processor:
                 return sender.ack_up_to(now_us, seq) if sender is not None and is_current else ()
             case SessionGone(session=session):
                 ended = [
-                    handle
-                    for handle in self._handles.get(session, ())
-                    if message.endpoint in (UNSET, handle[0])  # a client cannot end another's reads
+                    read_key
+                    for read_key in self._reads_of_session.get(session, ())
+                    if message.endpoint in (UNSET, read_key[0])  # a client cannot end another's reads
                 ]
-                addresses = {self._reads[handle].address: None for handle in ended}
-                is_proven = any(self._reads[handle].claims is not None for handle in ended)
-                for handle in ended:
-                    self._end_read(handle)
+                addresses = {self._reads[read_key].address: None for read_key in ended}
+                is_proven = any(self._reads[read_key].claims is not None for read_key in ended)
+                for read_key in ended:
+                    self._end_read(read_key)
                 if isinstance(message.endpoint, str):
                     sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case ClientMoved(session=session, endpoint=endpoint, address=address):
-                for handle in self._handles.get(session, ()):
-                    if handle[0] == endpoint:  # a client cannot move another's reads
-                        self._reads[handle].address = address
+                for read_key in self._reads_of_session.get(session, ()):
+                    if read_key[0] == endpoint:  # a client cannot move another's reads
+                        self._reads[read_key].address = address
                 return (Send(event.source, message),)
         return ()
 
@@ -334,7 +334,7 @@ class Processor:
 
     def _begin_generation(self, now_us: int) -> Sequence[Effect]:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
-        self._reads, self._handles, self._ended, self._early_data = {}, {}, set(), {}
+        self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
         # A restored store has an old generation.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
@@ -348,8 +348,8 @@ class Processor:
             effects += sender.send(now_us, NewGeneration(self._me, self._generation))
         return effects
 
-    def _address_for_read(self, read: PartitionRead) -> str:
-        """Return the address of the machine that answers a read."""
+    def _choose_address(self, read: PartitionRead) -> str:
+        """Choose the machine that answers a read, the replicas in turn; return its address."""
         if read.latest or not self._replicas:
             return self._back_end
         self._turn += 1
@@ -362,7 +362,7 @@ class Processor:
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
-        for entry in self._log.new_entries(log):
+        for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry):
                 self._log.copy.apply(entry)
                 effects += self._match(now_us, entry)
@@ -382,40 +382,42 @@ class Processor:
             return ()
         readers = self._shown_to.setdefault((table.number, row.key), set())
         matching = self._matching.get(table.number)
-        reached: list[Handle] = []
+        reached: list[ReadKey] = []
         effects: list[Effect] = []
         if matching is not None and row.data is not None:
             reached, failed = matching.match(row, table)
-            for handle, error in failed.items():
-                effects += self._refuse_read(now_us, handle, error.summary, is_alone=True)
-        for handle in reached:
-            effects += self._tell(now_us, handle, row, entry.lsn)
-        for handle in sorted(readers - set(reached)):
-            effects += self._tell(now_us, handle, LeftRead(row.key, row.ver), entry.lsn)
+            for read_key, error in failed.items():
+                effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+        for read_key in reached:
+            effects += self._tell(now_us, read_key, row, entry.lsn)
+        for read_key in sorted(readers - set(reached)):
+            effects += self._tell(now_us, read_key, LeftRead(row.key, row.ver), entry.lsn)
         return effects
 
-    def _tell(self, now_us: int, handle: Handle, change: Row | LeftRead, lsn: int | None) -> Sequence[Effect]:
+    def _tell(
+        self, now_us: int, read_key: ReadKey, change: Row | LeftRead, lsn: int | None
+    ) -> Sequence[Effect]:
         """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
-        read = self._reads[handle]
+        read = self._reads[read_key]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
-            return self._refuse_read(now_us, handle, "its token has expired")
+            return self._refuse_read(now_us, read_key, "its token has expired")
         if isinstance(change, Row):
-            self._record_shown(handle, read, change.key)
+            self._record_shown(read_key, read, change.key)
             upsert = Upsert(**asdict(visible_row(change, read.table)))
-            return self._send_tell(now_us, handle, change=upsert, lsn=lsn)
+            return self._send_tell(now_us, read_key, change=upsert, lsn=lsn)
         read.keys.discard(change.key)
-        self._shown_to.get((read.table.number, change.key), set()).discard(handle)
-        return self._send_tell(now_us, handle, change=change, lsn=lsn)
+        self._shown_to.get((read.table.number, change.key), set()).discard(read_key)
+        return self._send_tell(now_us, read_key, change=change, lsn=lsn)
 
-    def _record_shown(self, handle: Handle, read: _ContinuousRead, key: str) -> None:
+    def _record_shown(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
         """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
         read.keys.add(key)
-        self._shown_to.setdefault((read.table.number, key), set()).add(handle)
+        self._shown_to.setdefault((read.table.number, key), set()).add(read_key)
 
     def _send_tell(
         self,
         now_us: int,
-        handle: Handle,
+        read_key: ReadKey,
         *,
         change: Upsert | LeftRead | UnsetType = UNSET,
         lsn: int | UnsetType | None = UNSET,
@@ -424,8 +426,8 @@ class Processor:
         is_alone: bool | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
-        endpoint, number = handle
-        read = self._reads[handle]
+        endpoint, number = read_key
+        read = self._reads[read_key]
         tell = Tell(
             endpoint=endpoint,
             session=read.session,
@@ -450,49 +452,51 @@ class Processor:
         if before is None:
             return ()
         effects: list[Effect] = []
-        reads = {handle: read for handle, read in self._reads.items() if read.table.number == before.number}
-        for handle, read in reads.items():
+        reads = {
+            read_key: read for read_key, read in self._reads.items() if read.table.number == before.number
+        }
+        for read_key, read in reads.items():
             if isinstance(entry, DropEntry):
-                effects += self._refuse_read(now_us, handle, "the table was dropped")
+                effects += self._refuse_read(now_us, read_key, "the table was dropped")
                 continue
             read.table = entry.table
             try:
                 entry.table.check_access(read.claims)
             except MudkitError as error:
-                effects += self._refuse_read(now_us, handle, error.summary)
+                effects += self._refuse_read(now_us, read_key, error.summary)
         return effects
 
     def _refuse_read(
-        self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False
+        self, now_us: int, read_key: ReadKey, why: str, *, is_alone: bool = False
     ) -> Sequence[Effect]:
         """End a continuous read and notify its client; ``is_alone``: other processors have no reason to."""
-        effects = self._send_tell(now_us, handle, ended=why, is_alone=True if is_alone else UNSET)
-        self._end_read(handle)
+        effects = self._send_tell(now_us, read_key, ended=why, is_alone=True if is_alone else UNSET)
+        self._end_read(read_key)
         return effects
 
     # -- continuous reads
 
     def _register_read(self, now_us: int, message: Registration) -> Sequence[Effect]:
         """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
-        handle: Handle = message.endpoint, message.handle
-        if self._log.lsn < message.min_lsn or handle in self._ended:
+        read_key: ReadKey = message.endpoint, message.handle
+        if self._log.lsn < message.min_lsn or read_key in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
         try:
             table = self._check_table(now_us, message)
-            known = self._reads.get(handle)
+            known = self._reads.get(read_key)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
-                self._end_read(handle)
+                self._end_read(read_key)
                 sent: set[str] = set()
                 if known is not None:
                     sent = known.keys  # some may arrive only after this registration
-                    self._early_data[handle] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, handle, table, message, sent)
-                effects += self._send_tell(now_us, handle, synced_lsn=self._log.lsn)
+                    self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
+                effects += self._begin_read(now_us, read_key, table, message, sent)
+                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
-        read = self._reads[handle]
+        read = self._reads[read_key]
         return [*effects, self._build_ack(message, read.data_seq, lsn=read.lsn)]
 
     def _check_table(self, now_us: int, message: Registration) -> Table:
@@ -507,7 +511,7 @@ class Processor:
         return table
 
     def _begin_read(
-        self, now_us: int, handle: Handle, table: Table, message: Registration, sent_keys: set[str]
+        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, sent_keys: set[str]
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
@@ -517,19 +521,19 @@ class Processor:
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
         sent = message.data_seq, message.reader
-        data_seq, data = max(sent, self._early_data.pop(handle, sent), key=itemgetter(0))
+        data_seq, data = max(sent, self._early_data.pop(read_key, sent), key=itemgetter(0))
         existing = [
             row
-            for place in message.partitions
-            for row in copy.select(table, place, predicate, None, data, auth)
+            for partition in message.partitions
+            for row in copy.select(table, partition, predicate, None, data, auth)
         ]
-        self._matching.setdefault(table.number, Matching(copy)).add(handle, predicate, data, auth)
+        self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = _ContinuousRead(
             message.request, message.session, message.address, table, message.claims, self._log.lsn,
             data_seq, data,
         )  # fmt: skip
-        self._reads[handle] = read
-        self._handles.setdefault(read.session, {})[handle] = None
+        self._reads[read_key] = read
+        self._reads_of_session.setdefault(read.session, {})[read_key] = None
         since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
         delivered = {*message.delivered, *sent_keys}
         stale: set[str] = set()
@@ -543,33 +547,33 @@ class Processor:
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
-                effects += self._tell(now_us, handle, row, None)
+                effects += self._tell(now_us, read_key, row, None)
             elif row.key in delivered:
-                self._record_shown(handle, read, row.key)
+                self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
             if table.partition_of(key) not in message.partitions:
                 continue
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._tell(now_us, handle, LeftRead(key, None), None)
+                effects += self._tell(now_us, read_key, LeftRead(key, None), None)
                 continue
-            self._record_shown(handle, read, key)
+            self._record_shown(read_key, read, key)
             if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._tell(now_us, handle, LeftRead(key, known.ver), None)
+                effects += self._tell(now_us, read_key, LeftRead(key, known.ver), None)
         return effects
 
     def _replace_reader_data(self, message: ReaderDataUpdate) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""
-        handle: Handle = message.endpoint, message.handle
-        read = self._reads.get(handle)
+        read_key: ReadKey = message.endpoint, message.handle
+        read = self._reads.get(read_key)
         if read is None:  # a registration with older data may still be in flight
-            if message.data_seq > self._early_data.get(handle, (0, {}))[0]:
-                self._early_data[handle] = message.data_seq, message.reader
+            if message.data_seq > self._early_data.get(read_key, (0, {}))[0]:
+                self._early_data[read_key] = message.data_seq, message.reader
             return (self._build_ack(message, message.data_seq),)
         if message.data_seq > read.data_seq:
             read.data_seq, read.data = message.data_seq, message.reader
-            self._matching[read.table.number].replace_reader_data(handle, message.reader)
+            self._matching[read.table.number].replace_reader_data(read_key, message.reader)
         return (self._build_ack(message, read.data_seq),)
 
     def _build_ack(
@@ -578,7 +582,7 @@ class Processor:
         data_seq: int,
         *,
         lsn: int | None = None,
-        error: Error | UnsetType = UNSET,
+        error: EncodedError | UnsetType = UNSET,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(
@@ -591,14 +595,14 @@ class Processor:
         )
         return Send(message.reply, registered)
 
-    def _end_read(self, handle: Handle) -> None:
+    def _end_read(self, read_key: ReadKey) -> None:
         """Forget a continuous read, if there is one of this handle."""
-        read = self._reads.pop(handle, None)
+        read = self._reads.pop(read_key, None)
         if read is None:
             return
-        del self._handles[read.session][handle]
-        if not self._handles[read.session]:
-            del self._handles[read.session]
-        self._matching[read.table.number].remove(handle)
+        del self._reads_of_session[read.session][read_key]
+        if not self._reads_of_session[read.session]:
+            del self._reads_of_session[read.session]
+        self._matching[read.table.number].remove(read_key)
         for key in read.keys:
-            self._shown_to[read.table.number, key].discard(handle)
+            self._shown_to[read.table.number, key].discard(read_key)

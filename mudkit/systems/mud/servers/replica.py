@@ -114,7 +114,7 @@ class Replica:
             return self._log.load_state(now_us, message)
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
-        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.new_entries(message)]
+        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.take_entries(message)]
         return self._log.acknowledge(), *self._apply_due(now_us)
 
     def _apply_due(self, now_us: int) -> Sequence[Effect]:

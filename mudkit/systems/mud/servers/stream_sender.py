@@ -23,7 +23,8 @@ _T = TypeVar("_T")
 class StreamSender(Generic[_T]):
     """Stream to a receiver; every unacknowledged item has its own deadline.
 
-    ``stream`` is the name of the stream, ``receiver`` that of the receiver, for the timer; for the rest see
+    ``stream`` is the name of the stream, ``receiver`` that of the receiver, for the timer, and ``address``
+    its address, which :meth:`resume` replaces; for the rest see
     :class:`mudkit.delivery.retransmit.RetransmitTimer`. While ``is_reached`` is False, items wait.
     """
 
@@ -36,7 +37,7 @@ class StreamSender(Generic[_T]):
         max_timeout_us: int = DEFAULT_MAX_TIMEOUT_US,
         us_per_byte: int = DEFAULT_US_PER_BYTE,
     ) -> None:
-        self.address = address
+        self.receiver_address = address
         self.is_reached = True
         self._stream: Outgoing[_T] = Outgoing(stream)
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(
@@ -53,14 +54,14 @@ class StreamSender(Generic[_T]):
 
     def age_us(self, now_us: int) -> int:
         """Return the time since the oldest unacknowledged item was added; 0: there is none."""
-        return now_us - self._stream.pending[0].sent_us if self._stream else 0
+        return now_us - self._stream.pending[0].added_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
-        """Add an item and send it."""
+        """Add an item to the stream, and send it if the receiver is reached."""
         return self._transmit(now_us, [self._stream.add(now_us, body)])
 
     def add(self, now_us: int, body: _T) -> None:
-        """Add an item that :meth:`resume` will send."""
+        """Add an item that waits until :meth:`resume` sends it."""
         self._stream.add(now_us, body)
 
     def ack_up_to(self, now_us: int, seq: int) -> Sequence[Effect]:
@@ -75,7 +76,7 @@ class StreamSender(Generic[_T]):
 
     def resume(self, now_us: int, address: str) -> Sequence[Effect]:
         """Send every item again, to an address at which the receiver is reached."""
-        self.address, self.is_reached = address, True
+        self.receiver_address, self.is_reached = address, True
         return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.pending_items())]
 
     def close(self) -> Sequence[Effect]:
@@ -89,6 +90,6 @@ class StreamSender(Generic[_T]):
             size = 0
             if self.is_reached:
                 size = size_bytes(item)
-                effects.append(Send(self.address, item))
+                effects.append(Send(self.receiver_address, item))
             effects += self._in_flight.start(now_us, item.seq, size)
         return effects

@@ -117,7 +117,10 @@ def _check_path(language: Language, path: tuple[str, ...], text: str, at: tuple[
 
 
 def _language_of(table: Table) -> Language:
-    """Return the predicate language with the columns of a table; without a schema, any columns."""
+    """Return the language of predicates on a table: it refuses columns that the table does not have.
+
+    A removed column may be named: no version has it any more. Without a schema, any column may be named.
+    """
     if table.schema is None:
         return MOBIUS
     columns = {name: _KINDS[kind] for name, kind in table.schema.items()}

@@ -120,13 +120,13 @@ class TableReplica:
         if isinstance(entry, DropEntry):
             del self._rows[self.tables.pop(entry.name).number]
             return None
-        place, row = self._partition_rows(self.tables[entry.name], entry.row.key), entry.row
-        old = place.get(row.key)
-        place[row.key] = row
+        rows, row = self._partition_rows(self.tables[entry.name], entry.row.key), entry.row
+        old = rows.get(row.key)
+        rows[row.key] = row
         return old
 
     def rows(self, table: Table, partitions: Sequence[int]) -> Iterator[Row]:
-        """Iterate over the rows of some partitions."""
+        """Iterate over the rows of some partitions of a table, deleted ones included."""
         for number in partitions:
             yield from self._rows[table.number][number].values()
 
@@ -150,8 +150,8 @@ class TableReplica:
             The predicate fails on a visible row, or looks up records in a table closed to the reader.
         """
         tables = JoinedTables(self, reader, auth)
-        place = self._rows[table.number][partition]
-        candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
+        by_key = self._rows[table.number][partition]
+        candidates = by_key.values() if keys is None else [by_key[key] for key in keys if key in by_key]
         rows = []
         for row in candidates:
             is_deleted = row.data is None

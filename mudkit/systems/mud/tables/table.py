@@ -225,7 +225,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def claims_text(claims: Claims | None) -> str:
-    """Return the identity of a client for an error."""
+    """Return the identity that claims prove, in words, for an error."""
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 

@@ -113,9 +113,9 @@ class ClientArrays:
         due_us = int(self._due.min())
         return math.inf if due_us == _NEVER else due_us
 
-    def waiting(self, client: str) -> list[Message]:
-        """Return a client's pending messages, oldest first."""
-        place = self._place[client]
+    def waiting(self, receiver: str) -> list[Message]:
+        """Return the pending messages for a receiver, oldest first."""
+        place = self._place[receiver]
         if place in self._apart:
             return self._apart[place].messages()
         return [self._rows[row] for row in self._rows_of(place)]

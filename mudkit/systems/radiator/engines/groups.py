@@ -135,9 +135,9 @@ class Groups:
         """Number of cohorts; the cost of a message is proportional to it."""
         return sum(map(len, self._by_view.values()))
 
-    def waiting(self, client: str) -> list[Message]:
-        """Return a client's pending messages, oldest first."""
-        return self._cohort_of[client].pending.messages()
+    def waiting(self, receiver: str) -> list[Message]:
+        """Return the pending messages for a receiver, oldest first."""
+        return self._cohort_of[receiver].pending.messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
         """Register a client, or replace its attributes; see :meth:`ClientLists.register`."""

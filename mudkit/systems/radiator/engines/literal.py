@@ -70,9 +70,9 @@ class ClientLists:
         """Messages dropped after the retention, counted once per receiver."""
         return self._dropped + sum(pending.dropped for pending in self._pending.values())
 
-    def waiting(self, client: str) -> list[Message]:
-        """Return a client's pending messages, oldest first."""
-        return self._pending[client].messages()
+    def waiting(self, receiver: str) -> list[Message]:
+        """Return the pending messages for a receiver, oldest first."""
+        return self._pending[receiver].messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
         """Register a client, or replace its ``attributes``; return released entries.

@@ -232,7 +232,7 @@ class Pending:
                 continue
             del self._queues[key]
             if (key.kind == "people") if key is not None else self.is_private:
-                self._drop_expired(now_us, queue)
+                self._put_back_unexpired(now_us, queue)
             else:
                 released.append(tuple(queue.messages))
         self._set_due()
@@ -245,8 +245,8 @@ class Pending:
         queue.retry_us = retry_us if queue.retry_us is None else min(queue.retry_us, retry_us)
         self._set_due()
 
-    def _drop_expired(self, now_us: int, queue: _ThresholdQueue) -> None:
-        """Drop the messages of a queue that have waited for the retention; keep the others pending."""
+    def _put_back_unexpired(self, now_us: int, queue: _ThresholdQueue) -> None:
+        """Put a queue back without the messages that have waited for the retention, which are counted."""
         kept = [message for message in queue.messages if now_us - message.arrived_us < self._retention_us]
         self.dropped += len(queue.messages) - len(kept)
         if kept:

@@ -135,12 +135,12 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
         Friends of each device's user, by device.
     """
 
-    def seen(receiver: Context) -> tuple[str, Cell]:
+    def receiver_key(receiver: Context) -> tuple[str, Cell]:
         """Return the key of a receiver: name and grid cell."""
         (name,) = receiver.people
         return name, cell(receiver["loc"], km=0.5)
 
-    @aggregability(key=seen)
+    @aggregability(key=receiver_key)
     def by_friendship(sender: Context, receiver: tuple[str, Cell]) -> Threshold:
         """Aggregate strangers for half an hour, friends for five minutes; send near friends at once."""
         name, where = receiver

@@ -214,7 +214,7 @@ class _Sample:
             which = (places[:here] - first) % len(recipients)
             self._receivers += [recipients[index] for index in which.tolist()]
             if len(self._keys) >= self._room:
-                self._discard_largest()
+                self._discard_excess()
             if len(self._next[0]):
                 return
             self._draw_pairs()
@@ -240,8 +240,8 @@ class _Sample:
         largest = float(np.partition(keys, last)[last]) if len(keys) > last else 1.0
         return keys <= largest, largest
 
-    def _discard_largest(self) -> None:
-        """Discard all but the smallest keys, and lower the bound to the largest of these."""
+    def _discard_excess(self) -> None:
+        """Keep the rows with the smallest random keys; from now on only smaller keys than these enter."""
         chosen, self._below = self._choose_smallest()
         places, keys = _as_int_array(self._places)[chosen], np.array(self._keys)[chosen]
         self._places, self._keys = array("q", places.tobytes()), array("d", keys.tobytes())

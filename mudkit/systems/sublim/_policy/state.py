@@ -94,18 +94,18 @@ class State(Fields):
         """Set the manual variable ``name`` to ``value``; automatic ones do not change (``setProperty``)."""
         if name in AUTOMATIC:
             return
-        self._own_variables()[name] = thaw(value)
+        self._copy_variables()[name] = thaw(value)
         self._by_hand.add(name)
         self.all[name] = value
 
     def set_action_variable(self, name: str, entries: dict[str, Value]) -> None:
         """Set the variable ``name`` of a rate limit or summary to its ``entries``, bounded and storable."""
-        self._own_variables()[name] = self.all[name] = entries
+        self._copy_variables()[name] = self.all[name] = entries
 
     def remove_property(self, name: str) -> None:
         """Remove the manual variable ``name``; automatic ones do not change (``removeProperty``)."""
         if name not in AUTOMATIC and name in self.variables:
-            del self._own_variables()[name]
+            del self._copy_variables()[name]
             del self.all[name]
 
     def check(self) -> None:
@@ -120,8 +120,8 @@ class State(Fields):
         if taken > MAX_STATE_BYTES:
             raise LimitExceeded(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 
-    def _own_variables(self) -> dict[str, Value]:
-        """Return the manual variables for a change: a copy, made at the first one."""
+    def _copy_variables(self) -> dict[str, Value]:
+        """Copy the manual variables before their first change; return the copy."""
         if not self._is_own:
             self.variables = dict(self.variables)
             self._is_own = True

@@ -202,7 +202,7 @@ class _Trials:
                 del self._evaluators[number]
 
     def _firing_rule(self, context: Context, level: float) -> int:
-        """Return the number of the rule that fires in a context at a battery level; -1 if none does."""
+        """Return the index, from 0, of the rule that fires in a context at a battery level; -1: none does."""
         fired = self._policy.fires(
             context.message, context.variables, {**context.automatic, "battery": level}, context.now_s
         )

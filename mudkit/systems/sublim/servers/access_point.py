@@ -346,7 +346,7 @@ class AccessPointMachine:
         is_first, before = self._log.last_lsn is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
-            nonce = self._log.question_nonce(self._entropy)
+            nonce = self._log.open_question(self._entropy)
             known = Join() if is_first else self._build_ack(list(self._moved))
             return (Send(self._server, replace(known, nonce=nonce)),)
         if is_first:

@@ -165,7 +165,7 @@ class Agent:
         return shared, known_lsn
 
     def skip_to(self, first_lsn: int) -> None:
-        """Skip the messages before ``first_lsn``, and count them: the publish server has deleted them."""
+        """Skip and count the messages before ``first_lsn``: deleted ones, and those before ``since_us``."""
         missed = first_lsn - self.record.next_lsn
         if missed > 0:
             self.update_record(replace(self.record, next_lsn=first_lsn, skipped=self.record.skipped + missed))

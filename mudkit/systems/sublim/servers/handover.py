@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -87,7 +87,10 @@ HandoverMessage: TypeAlias = (
 
 
 class _WantedState(Struct, frozen=True):
-    """Request for the state of a subscriber to ``origin``, before to ``before``; stored until answered."""
+    """Request to the access point ``origin`` for the state of a subscriber; stored until answered.
+
+    ``redirected_by`` is the access point that was asked before and named ``origin``; None: the client did.
+    """
 
     epoch: int
     origin: str
@@ -96,7 +99,7 @@ class _WantedState(Struct, frozen=True):
     report: int
     automatic: Automatic
     store_id: str
-    before: str | None = None
+    redirected_by: str | None = field(name="before", default=None)
     seen: int | UnsetType = UNSET
     policy: int | UnsetType = UNSET
 
@@ -172,9 +175,9 @@ class Handover:
                     return ()
                 if to == self._me:
                     return self._serve_moved_here(now_us, source, name, want)
-                self._store.put(WANT + name, replace(want, origin=to, before=want.origin, fresh=False))
+                self._store.put(WANT + name, replace(want, origin=to, redirected_by=want.origin, fresh=False))
                 # If two access points name each other, the state is in transfer between them.
-                return self._send_stored(now_us, WANT + name) if to != want.before else ()
+                return self._send_stored(now_us, WANT + name) if to != want.redirected_by else ()
             case Stale(epoch=epoch):
                 want = self._find_wanted(name)
                 if want is None or want.epoch != epoch:
@@ -224,7 +227,7 @@ class Handover:
 
     def open_question(self, name: str) -> str:
         """Return the nonce of the open question to a client; open one if there is none."""
-        return self._peer_of(name).question_nonce(self._entropy)
+        return self._peer_of(name).open_question(self._entropy)
 
     def _peer_of(self, name: str) -> Peer:
         """Return what is known of a client since the start, which after a restart begins with a question."""
@@ -232,7 +235,7 @@ class Handover:
         if peer is None:
             peer = self._peers[name] = Peer()
             if self._is_restarted:
-                peer.question_nonce(self._entropy)
+                peer.open_question(self._entropy)
         return peer
 
     def is_answer_of_client(self, message: Attach | Left) -> bool:
@@ -339,7 +342,7 @@ class Handover:
             seen=message.seen, policy=message.policy,
         )  # fmt: skip
         if before is not None and (before.epoch, before.store_id) == (epoch, store_id):
-            want = replace(want, origin=before.origin, fresh=before.fresh, before=before.before)
+            want = replace(want, origin=before.origin, fresh=before.fresh, redirected_by=before.redirected_by)
         self._store.put(WANT + name, want)
         is_requested = before is not None and before.epoch == epoch and WANT + name in self._in_flight
         return () if is_requested else self._send_stored(now_us, WANT + name)
@@ -363,7 +366,7 @@ class Handover:
         )
         agent = self._load_agent(name)
         served = self._serve(now_us, agent, source, epoch, request)
-        is_redirected = isinstance(request, _WantedState) and request.before is not None
+        is_redirected = isinstance(request, _WantedState) and request.redirected_by is not None
         agent.update_record(replace(agent.record, since_us=now_us if is_redirected else start_us))
         return [rollback_incident(name, "no access point knows what it has kept for it"), *served]
 
@@ -419,7 +422,10 @@ class Handover:
         return [*agent.restart_deliveries(now_us), Send(agent.record.address, question)]
 
     def _receive_state_request(self, now_us: int, source: str, message: StateRequest) -> Sequence[Effect]:
-        """Send the state of a subscriber to another access point, or say why this one cannot."""
+        """Transfer the state of a subscriber to another access point and stop serving it, or say why not.
+
+        While the state is in transfer to here there is no answer: the other one repeats its request.
+        """
         name, epoch = message.subscriber, message.epoch
         agent, moved = self._agents.get(name), self._find_moved(name)
         if moved is not None and message.fresh and moved.store_id != message.store_id:

@@ -198,7 +198,7 @@ class PlainAccessPointMachine:
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
-            nonce = self._log.question_nonce(self._entropy)
+            nonce = self._log.open_question(self._entropy)
             return (Send(self._server, replace(self._build_ack(), nonce=nonce)),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():

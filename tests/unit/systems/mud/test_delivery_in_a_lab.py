@@ -247,6 +247,33 @@ def test_pending_write_to_a_dropped_table_is_refused_by_its_successor(place):
     assert bob.read("news", latest=True).result().records == {}
 
 
+def test_write_that_follows_one_to_a_dropped_table_is_refused_by_its_successor(place):
+    """Mobius 4.1: a conditional write replaces the version that it is based on, not one of another table."""
+    lab, ann, bob = place.lab, place.client("ann"), place.client("bob")
+    bob.create("news").result()
+    first = ann.write("news", "k", {"x": "first"}, "conditional")  # ann does not know the table's number
+    second = ann.write("news", "k", {"x": "second"}, "conditional")
+    sent = []
+
+    def lose_second(transfer):
+        if not transfer.source.startswith("ann/") or as_wire(transfer.message)["kind"] != "ask":
+            return (0,)
+        sent.append(transfer)
+        return () if len(sent) > 1 else (0,)
+
+    lab.world.fault_hook = lose_second
+    assert first.result() == 1
+    lab.run(seconds=1)
+    assert len(sent) > 1
+    bob.drop("news").result()
+    bob.create("news").result()
+    assert bob.write("news", "k", {"x": "of bob"}).result() == 1
+    lab.world.fault_hook = None
+    with pytest.raises(TableProblem):
+        second.result()
+    assert bob.read("news", latest=True).result().records == {"k": {"x": "of bob"}}
+
+
 # -- forged senders (5)
 
 

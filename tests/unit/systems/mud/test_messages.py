@@ -19,7 +19,7 @@ from mudkit.errors import (
 )
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.messages import (
-    Error,
+    EncodedError,
     app_of,
     decode_error,
     encode_error,
@@ -30,7 +30,7 @@ from mudkit.systems.mud.messages import (
 
 
 def transfer(error: MudkitError) -> MudkitError:
-    return decode_error(msgspec.json.decode(msgspec.json.encode(encode_error(error)), type=Error))
+    return decode_error(msgspec.json.decode(msgspec.json.encode(encode_error(error)), type=EncodedError))
 
 
 @pytest.mark.parametrize("kind", [AccessDenied, ParameterError, PredicateError, TableProblem])

@@ -53,8 +53,8 @@ class Phone:
                     self.sent.append(as_wire(message))
                 case Complete(op_id=op_id, result=result, error=error):
                     self.results[op_id] = error or result
-                case Notify(app=app, payload=payload):
-                    {APP: self.shown, ARRIVALS: self.arrived}[app].append(payload["text"])
+                case Notify(listener=listener, payload=payload):
+                    {APP: self.shown, ARRIVALS: self.arrived}[listener].append(payload["text"])
         self.store.commit()
 
     def connect(self, at_s=0):

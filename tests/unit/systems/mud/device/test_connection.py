@@ -79,7 +79,7 @@ def answer(kind, identity, **fields):
 
 
 def resend(connection, asks, now_us=0):
-    ready = filter(connection.may_send, asks)
+    ready = filter(connection.admit, asks)
     return sent([effect for pending in ready for effect in connection.send(now_us, pending)])
 
 
@@ -146,13 +146,13 @@ def test_writes_are_sent_within_the_window(connection):
     sent_at_once = [message for message in messages if message is not None]
     assert len(sent_at_once) == 4
     assert ask(connection) is not None  # a read does not wait for them
-    assert connection.next_queued() is None
+    assert connection.take_queued() is None
     completed = connection.receive_answer(answer("outcome", sent_at_once[0][1].id, key="a"))
     connection.settle_request(0, completed)
-    queued = connection.next_queued()
+    queued = connection.take_queued()
     assert queued.work == Writing(5)
     assert len(resend(connection, [queued])) == 1
-    assert connection.next_queued() is None
+    assert connection.take_queued() is None
     # Over another link all are sent again, in order, within the window.
     _, asks = connection.link_up()
     numbers = [message.what.number for _, message in resend(connection, asks) if message.what is not READ]
@@ -166,7 +166,7 @@ def test_exactly_full_window_has_no_room(connection, in_flight, is_sent):
     connection.timer.start(0, "hello", MAX_IN_FLIGHT_BYTES)
     assert ask(connection, make_write(1), Writing(1)) is None
     connection.timer.start(0, "hello", in_flight)
-    assert (connection.next_queued() is not None) is is_sent
+    assert (connection.take_queued() is not None) is is_sent
     assert (ask(connection, make_write(2), Writing(2)) is not None) is is_sent
 
 

@@ -431,3 +431,18 @@ def test_redirection_to_the_same_server_sends_no_second_hello_until_one_is_answe
     reads.welcome("s")
     assert [message["kind"] for _, message in sent(reads.watching.follow_redirect(0, "server"))] == ["hello"]
     assert reads.watching.follow_redirect(0, "elsewhere") == ()
+
+
+def test_changes_under_way_are_delivered_after_a_registration_that_a_restart_repeated(reads):
+    """A processor was restarted before the first answer, and has sent changes to both registrations."""
+    reads.register()
+    ((_, ask),) = asks(reads.welcome("s"))
+    assert len(delivered(reads.notify_change(ver=1, lsn=6, life=1))) == 1
+    assert len(delivered(reads.notify_change(ver=2, lsn=7, life=2))) == 1
+    ((_, again),) = asks(reads.answer(ask, {"p0": 2, "p1": 1}))
+    for place, life, lsn in (("p0", 2, 9), ("p1", 1, 9)):
+        reads.answer_part(again, place, life, data_seq=again["what"]["data_seq"], lsn=lsn)
+    assert asks(reads.take({"kind": "complete", "id": again["id"], "places": ["p0", "p1"]})) == []
+    assert (
+        len(delivered(reads.notify_change(ver=3, lsn=8, life=2))) == 1
+    )  # sent before the second registration

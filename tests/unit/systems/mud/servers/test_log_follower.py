@@ -54,7 +54,7 @@ def test_late_state_is_ignored(follower):
         ("master", {"kind": "has", "lsn": 0})
     ]
     assert follower.copy.lsn == 0
-    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.take_entries(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_state_requested_by_an_earlier_life_is_ignored():
@@ -64,14 +64,14 @@ def test_state_requested_by_an_earlier_life_is_ignored():
 
 
 def test_entries_are_accepted_once_and_in_order(follower):
-    assert list(follower.new_entries(Log([entry(2)]))) == []  # a gap
-    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2)]))] == [1, 2]
-    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2), entry(3)]))] == [3]
+    assert list(follower.take_entries(Log([entry(2)]))) == []  # a gap
+    assert [new.lsn for new in follower.take_entries(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.take_entries(Log([entry(1), entry(2), entry(3)]))] == [3]
     assert follower.acknowledge().message.lsn == 3
 
 
 def test_entries_are_ignored_without_a_state():
-    assert list(LogFollower("master", bytes).new_entries(Log([entry(0), entry(1)]))) == []
+    assert list(LogFollower("master", bytes).take_entries(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_entries_are_ignored_without_a_state():
 def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent):
     assert follower.is_consistent(Log(entries)) == is_consistent
     if is_consistent:
-        for new in follower.new_entries(Log(entries)):
+        for new in follower.take_entries(Log(entries)):
             follower.copy.apply(new)
     assert follower.is_consistent(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
 
@@ -123,7 +123,7 @@ def answer(follower, lineage, *entries):
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
-    list(follower.new_entries(Log([entry(1), entry(2), entry(3)])))
+    list(follower.take_entries(Log([entry(1), entry(2), entry(3)])))
     assert answer(follower, {"b": 4})
     assert (follower.lsn, follower.log_incarnation, follower.shared_lsn("")) == (3, "b", 3)
     assert answer(follower, {"b": 4, "c": 4})

@@ -1,0 +1,19 @@
+"""Items as bytes: what a friend's device has packed is unpacked, or refused as no item."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudkit.systems.contrail import Item
+from mudkit.systems.contrail.items import pack, unpack
+
+
+@pytest.mark.parametrize("depth", [900, 5_000, 200_000])
+def test_metadata_that_is_nested_too_deeply_is_no_item(depth):
+    """A friend has the keys: such an item is dropped as tampered, and the receiver continues."""
+    metadata = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+    packed = pack(Item({}, b"payload"))
+    head = len(metadata).to_bytes(4, "big") + packed[4:].removesuffix(b"{}payload")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        unpack(head + metadata + b"payload")
+    assert unpack(packed) == ({}, b"payload")
