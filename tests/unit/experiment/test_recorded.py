@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 
 import numpy as np
 import pandas as pd
@@ -189,6 +190,12 @@ def test_task_in_which_nothing_is_wanted_is_refused():
         make_task(reads=reads([("a", 25)]), writes=table([("a", 10), ("b", 70)], ["device", "ts"]))
     with pytest.raises(TraceContentError, match="Fewer than two devices"):
         make_task(positions=positions("a"), reads=reads([("a", 25)]), writes=None)
+
+
+@pytest.mark.parametrize("hours", [0.0, -1.0, 2e4, math.nan])
+def test_length_of_the_stretch_is_checked(hours):
+    with pytest.raises(ParameterError, match="hours"):
+        make_task(hours=hours)
 
 
 def test_recorded_parts_cannot_be_changed():
