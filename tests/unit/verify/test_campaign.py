@@ -14,7 +14,7 @@ from mudkit.systems.mud import Cloud
 from mudkit.verify.campaign.campaign import Campaign
 from mudkit.verify.campaign.faults import FaultInjector
 from mudkit.verify.campaign.judge import Judgement
-from mudkit.verify.campaign.observers import _BackEndObserver
+from mudkit.verify.campaign.observers import _BackEndObserver, _ClientObserver
 
 
 @pytest.fixture
@@ -133,3 +133,21 @@ def test_steps_renew_tokens_and_write_after_new_reader_data():
     before = len(campaign.work.writes)
     campaign._step("reader data")
     assert len(campaign.work.writes) == before + 1, "a record that may be hidden"
+
+
+@pytest.mark.parametrize(
+    ("kind", "latest", "has_link", "names"),
+    [
+        ("committed", False, True, ["committed, asked"]),
+        ("committed", True, True, ["committed, asked", "latest, asked"]),
+        ("committed", False, False, ["no link"]),
+        ("committed_wio", False, False, ["committed_wio, must wait"]),
+    ],
+)
+def test_read_that_is_not_answered_here_is_asked_or_waits(kind, latest, has_link, names):
+    call = SimpleNamespace(
+        name="read", op_id=1, named_arguments={"aggregate": None, "type": kind, "latest": latest}
+    )
+    requests = [{"id": "1", "what": {"op": "read"}}] if has_link else []
+    observed = [*_ClientObserver()._observe_call(call, [], requests)]
+    assert observed == [f"asking: {name}" for name in names]
