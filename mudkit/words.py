@@ -216,8 +216,9 @@ _labels: dict[str, Label] = {
     "latency_s": Label("time to arrive", "s, median"),
     "staleness_s": Label("time until read", "s, median"),
     "wakeups": Label("wake-ups"),
+    "completeness": Label("complete", "%", 100.0),
 }
-"""Labels that do not follow from the name of their column: those of traces, and what other modules add."""
+"""Labels that do not follow from the name of their column: those of traces and their labels, and what other modules add."""
 
 
 def add_labels(labels: Mapping[str, Label]) -> None:

@@ -31,7 +31,6 @@ from mudkit.units import solar_time
 
 words.add_labels(
     {
-        "completeness": words.Label("complete", "%", 100.0),
         "sent_share": words.Label("sent", "% of reads", 100.0),
         "fresh_share": words.Label("fresh", "% of reads", 100.0),
         "stale_share": words.Label("stale", "% of reads", 100.0),

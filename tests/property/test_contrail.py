@@ -59,7 +59,7 @@ def test_only_receivers_at_encryption_can_read_an_item(steps):
                     epoch = last
                 else:
                     epoch = channel.choose_epoch(targets)
-                    items.append((epoch, channel.next_seq(), frozenset(members)))
+                    items.append((epoch, channel.take_seq(), frozenset(members)))
                 key, without_key = channel.use_key(epoch, targets)
                 assert keys.setdefault(epoch, bytes(key)) == bytes(key)
                 for endpoint in without_key:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.experiment import PHOTOS, Radiator, run
+from mudkit.experiment.adapters.radiator import RadiatorPart
 from mudkit.experiment.chains import Chain
 from mudkit.fleet.store import MemoryStore
 from mudkit.sources.workloads import Poisson
@@ -156,7 +157,7 @@ def check_is_union(parts: list[Context], whole: Context) -> None:
 
 def test_radiator_runs_in_an_experiment():
     task = PHOTOS.over(devices=6, hours=3, items=Poisson(per_day=48), size_bytes=500, outage=0.2)
-    waiting = partial(Chain, hops=[partial(Radiator, threshold=Volume(3))])
+    waiting = partial(Chain, hops=[partial(RadiatorPart, threshold=Volume(3))])
     result = run(task, waiting, seed=3)
     share = result.deliveries["delivered"].notna().mean()
     assert share > 0.5
