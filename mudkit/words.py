@@ -218,7 +218,7 @@ _labels: dict[str, Label] = {
     "wakeups": Label("wake-ups"),
     "completeness": Label("complete", "%", 100.0),
 }
-"""Labels that do not follow from the name of their column: those of traces and their labels, and what other modules add."""
+"""Labels that do not follow from the name of their column: those of traces, and those that modules add."""
 
 
 def add_labels(labels: Mapping[str, Label]) -> None:
