@@ -47,6 +47,7 @@ class Rogue:
     """
 
     endpoint: str
+    incarnation: str
     servers: Sequence[str]
     session: str | None
     tokens: Mapping[str, str] | None
@@ -68,6 +69,8 @@ class Rogue:
                 return [*hellos, SetTimer(ROGUE, self.every_us)]
             case Received(source=source, message=message):
                 fields = as_wire(message)
+                if fields.get("incarnation", self.incarnation) != self.incarnation:
+                    return ()  # a late welcome of a machine that had this address before
                 self.heard.append(fields["kind"])
                 if "nonce" in fields:
                     return (Send(source, self._hello(nonce=fields["nonce"])),)
@@ -80,7 +83,7 @@ class Rogue:
         self._seq += 1
         hello = {
             "kind": "hello", "endpoint": self.endpoint, "session": self.session, "policies": {},
-            "is_new": self.tokens is not None, "incarnation": ROGUE, "seq": self._seq, **more,
+            "is_new": self.tokens is not None, "incarnation": self.incarnation, "seq": self._seq, **more,
         }  # fmt: skip
         return hello if self.tokens is None else {**hello, "tokens": self.tokens}
 
@@ -103,6 +106,7 @@ class Trials:
         self._writers, self._is_well = writers, is_well
         self._rolled_back_us = rolled_back_us
         self._draw = draw
+        self._rogues = 0
         self.counts: Counter[str] = Counter()
         """Number of judged trials of each kind."""
         self.problems: list[str] = []
@@ -127,8 +131,10 @@ class Trials:
         on = draw.choice(others) if others and draw.random() < 0.2 else name
         other_app = self._lab.token("eve", "another app")
         minutes = draw.choice([1.0, 5.0, 10.0])
+        self._rogues += 1
         rogue = Rogue(
             f"{name}/{APP}",
+            f"rog{self._rogues:02d}",
             self._cloud.notification_servers,
             draw.choice([None, "a session"]),
             draw.choice([None, {}, {APP: other_app}, {APP: "no token"}]),

@@ -15,6 +15,7 @@ from mudkit.verify.campaign.campaign import Campaign
 from mudkit.verify.campaign.faults import FaultInjector
 from mudkit.verify.campaign.judge import Judgement
 from mudkit.verify.campaign.observers import _BackEndObserver, _ClientObserver
+from mudkit.verify.campaign.trials import Rogue
 
 
 @pytest.fixture
@@ -151,3 +152,11 @@ def test_read_that_is_not_answered_here_is_asked_or_waits(kind, latest, has_link
     requests = [{"id": "1", "what": {"op": "read"}}] if has_link else []
     observed = [*_ClientObserver()._observe_call(call, [], requests)]
     assert observed == [f"asking: {name}" for name in names]
+
+
+def test_rogue_hears_no_late_welcome_of_another_machine_at_its_address():
+    rogue = Rogue("ann/app", "rog02", ["server"], None, {}, 500_000, 1)
+    for incarnation in ("rog01", "rog02"):
+        welcome = {"kind": "welcome", "session": "s", "incarnation": incarnation, "seq": 1}
+        rogue.handle(0, Received("server", welcome))
+        assert rogue.heard == (["welcome"] if incarnation == "rog02" else [])
