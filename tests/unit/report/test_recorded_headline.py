@@ -147,7 +147,7 @@ def test_headline_equals_its_recomputation(folder):
         source, rule=FixedRule(), completeness=COMPLETENESS, max_stale=MAX_STALE, horizon_s=float(HORIZON_S)
     )
     study.save_policy(folder)
-    screen = study.first_screen(WriteStudy(30.0, 0.0, MAX_STALE, pd.DataFrame(), ""))
+    screen = study.first_screen(WriteStudy(30.0, 0.0, 0.0, MAX_STALE, pd.DataFrame(), ""))
     summary = {measure.name: measure.document() for measure in screen.measures}
 
     database = label_with_duckdb(folder)
