@@ -192,9 +192,8 @@ class Judgement:
             for number, (loss, end_us) in enumerate(zip(losses, ends_us, strict=True), start=1):
                 answers: dict[int, WriteAnswer] = {}
                 for write_id, write in loss.pending.items():
-                    answer = next(
-                        (at for at in given.get(write_id, ()) if loss.at_us < at.at_us <= end_us), None
-                    )
+                    since = [one for one in given.get(write_id, ()) if loss.at_us < one.at_us <= end_us]
+                    answer = since[0] if since else None
                     before = answers.get(write.get("after", 0))
                     if answer is None and write["type"] == "conditional" and before and before.is_refusal:
                         answer = before
