@@ -14,6 +14,7 @@ from mudkit.systems.sublim import Policy
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.systems.sublim.check.checker import findings
 from mudkit.widgets import PolicyWorkbench
+from mudkit.widgets.policy_workbench import _quoted
 
 PICU = (Path(__file__).parents[3] / "data" / "sample" / "picu.yaml").read_text()
 ECG = bytes(range(250)) * 4
@@ -157,6 +158,12 @@ def test_findings_have_lines(bench, kind):
     bench.text.value = PICU
     assert "found nothing" in bench.findings.value
     assert "▸" not in bench._lines.value
+
+
+def test_finding_quotes_its_line_if_the_text_has_it():
+    """A finding need not have a line (:class:`mudkit.systems.sublim.check.checker.Finding`)."""
+    texts = [[cell.text for cell in _quoted(line, ["rules:", "  - do: drop"])] for line in (2, None, 3)]
+    assert texts == [["- do: drop"], [], []]
 
 
 @pytest.mark.parametrize(
