@@ -103,6 +103,15 @@ def test_number_in_a_field_of_bytes_is_their_length(size):
         assert {row[0]: row[1] for row in table_rows(bench.sent.value)[1:]}["ecg"] == f"{size:,} bytes"
 
 
+def test_rules_show_the_values_that_they_compare(bench):
+    def list_values():
+        return {value for row in table_rows(bench.rules.value)[1:] for value in row[-1].split(", ")}
+
+    assert {"state.battery = 50", "message.pulse = 72"} <= list_values()
+    bench.battery.value = "charger"
+    assert "state.battery = NULL" in list_values(), "it reports none"
+
+
 def test_frame_marks_the_selected_cell(bench):
     def find_frame():
         (shape,) = bench.figure.layout.shapes
