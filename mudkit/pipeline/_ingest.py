@@ -28,7 +28,6 @@ from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
-from mudkit.trace.formats import text_bytes
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
@@ -154,7 +153,7 @@ def ingest(
         if all(manifest.get(key) == value for key, value in description.items()):
             remove_stopped(path)
             return _report(path, manifest)
-    sizes = [text_bytes(file) for file in origin.files()]
+    sizes = origin.sizes()
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:

@@ -18,7 +18,6 @@ import pyarrow.dataset as ds
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import read_manifest, table_folder
-from mudkit.trace.formats import text_bytes
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import parsed_batches
@@ -91,7 +90,7 @@ class FilePieces:
         """Read all rows; raise an error if most cannot be read."""
         source = self._plan.source
         files = source.files()
-        sizes = [text_bytes(file) for file in files]
+        sizes = source.sizes()
         with bar(sum(sizes) / 1e6, f"reading {source.path.name}", "MB") as show, self._unread:
             done = 0
             for file, size in zip(files, sizes, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import existing
+from mudkit.files import existing, sha256
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
@@ -42,6 +43,7 @@ from mudkit.trace.formats.columns import (
 from mudkit.trace.formats.delimited import dialect_of, read_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
+from mudkit.trace.formats.given import Files
 from mudkit.trace.formats.headerless import (
     is_foursquare,
     is_gowalla,
@@ -74,7 +76,8 @@ from mudkit.trace.formats.layers import (
     read_parquet,
 )
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
-from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
+from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem, text_bytes
+from mudkit.trace.formats.tables import batches_of_table, checksum, flattened
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 from mudkit.trace.values import coordinates
 
@@ -146,7 +149,7 @@ _PATTERNS = {entry.patterns: kind for kind, entry in FORMATS.items() if entry.pa
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder of a known format.
+    """Files of a known format.
 
     Attributes
     ----------
@@ -172,6 +175,18 @@ class Source:
     passed_over: dict[str, int] = field(default_factory=dict)
 
     @property
+    def checksum(self) -> str:
+        """Checksum of the content, as hexadecimal text: of a file, or of all files with their names."""
+        if not self.members:
+            return sha256(self.path)
+        digest = hashlib.sha256()
+        for name, file in zip(self.members, self.files(), strict=True):
+            digest.update(f"{name}\0".encode())
+            with file.open("rb") as content:
+                hashlib.file_digest(content, lambda: digest)
+        return digest.hexdigest()
+
+    @property
     def has_occupancy(self) -> bool:
         """True if rows record when a taxi has a fare."""
         return self.format == "cabspotting-txt" or "occupied" in self.columns
@@ -184,6 +199,10 @@ class Source:
     def files(self) -> list[Path]:
         """Return the files that hold the rows, in a fixed order."""
         return [self.path / name for name in self.members] or [self.path]
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of the files, estimated as text."""
+        return [text_bytes(file) for file in self.files()]
 
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
@@ -241,6 +260,58 @@ class Source:
         return replace(batch, columns=columns)
 
 
+@dataclass(frozen=True)
+class TableSource(Source):
+    """A table in memory, named by ``path``.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Its rows, without structs; of a table that is read elsewhere, the first ones, for errors.
+    """
+
+    table: pa.Table = field(default_factory=lambda: pa.table({}), repr=False, compare=False)
+
+    @property
+    def checksum(self) -> str:
+        """See :attr:`Source.checksum`."""
+        return checksum(self.table)
+
+    @property
+    def holds_reads(self) -> bool:
+        """See :attr:`Source.holds_reads`."""
+        return False
+
+    def sizes(self) -> list[int]:
+        """See :meth:`Source.sizes`."""
+        return [self.table.nbytes]
+
+    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
+        """See :meth:`Source.batches`."""
+        for batch in batches_of_table(self.table, self.columns, self.path.name):
+            yield self._with_places(batch)
+
+
+def recognise_table(
+    table: pa.Table,
+    columns: Mapping[str, str] | None = None,
+    required: Collection[str] = REQUIRED,
+    *,
+    name: str = "table",
+) -> TableSource:
+    """Return the source of a table in memory; columns are found as those of a file.
+
+    Raises
+    ------
+    ParameterError, TraceFormatError
+        As :func:`recognise`.
+    """
+    columns = _checked(columns)
+    flat = flattened(table)
+    _, mapping = _table(Path(name), flat.column_names, "auto", columns, required)
+    return TableSource(Path(name), "table", mapping, table=flat)
+
+
 def _share_names(members: tuple[str, ...]) -> bool:
     """Return whether files of one name, whatever their packing, are in different folders."""
     paths = {PurePosixPath(name).with_name(stem(PurePosixPath(name))) for name in members}
@@ -261,12 +332,12 @@ def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
 
 
 def recognise(
-    path: Path,
+    path: Path | Files,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
     required: Collection[str] = REQUIRED,
 ) -> Source:
-    """Return the format of a file or folder, and its columns.
+    """Return the format of a file or folder, or of several, and its columns.
 
     ``columns`` maps mudkit's column names to the file's, where the format does not fix them; other names
     are searched by their usual spellings. A table must have the ``required`` ones.
@@ -278,7 +349,7 @@ def recognise(
     TraceFormatError
         The file has none of these formats, or lacks columns; the folder holds no or several kinds of files.
     """
-    columns = dict(columns or {})
+    columns = _checked(columns)
     if format != "auto" and format not in FORMATS:
         raise ParameterError(
             "There is no such format.",
@@ -287,6 +358,21 @@ def recognise(
             expected="auto, " + ", ".join(FORMATS),
             remedy=did_you_mean(format, FORMATS),
         )
+    if isinstance(path, Files):
+        names = {name for place in path.places for name in _names(path.path, place)}
+        source = _folder(path.path, names, format, columns, required)
+    elif path.is_dir():
+        source = _folder(path, _names(path, path), format, columns, required)
+    else:
+        source = _file(path, format, columns, required)
+    if columns and FORMATS[source.format].is_fixed:
+        raise fixed_columns(source.format, columns)
+    return source
+
+
+def _checked(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a mapping of columns that a trace has."""
+    columns = dict(columns or {})
     if unknown := sorted(set(columns) - set(COLUMNS)):
         raise ParameterError(
             "The column mapping names columns that a trace does not have.",
@@ -295,10 +381,7 @@ def recognise(
             expected="some of " + ", ".join(COLUMNS),
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
-    source = (_folder if path.is_dir() else _file)(path, format, columns, required)
-    if columns and FORMATS[source.format].is_fixed:
-        raise fixed_columns(source.format, columns)
-    return source
+    return columns
 
 
 def _file(
@@ -372,15 +455,14 @@ def _table(
     return "csv", resolve(path, names, columns, required=required)
 
 
-def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
-    if is_trace(path):
-        raise ParameterError(
-            f"{path} is a trace folder already.",
-            where=str(path),
-            expected="a file, to make a trace folder of",
-            remedy="use it as it is: pipeline.read(spark, path, 'positions')",
-        )
-    names = _names(path)
+def _folder(
+    path: Path,
+    names: set[str],
+    format: str,  # noqa: A002
+    columns: dict[str, str],
+    required: Collection[str],
+) -> Source:
+    """Return the source of files in a folder, by their paths in it."""
     by_kind = _members(names)
     if format == "auto":
         by_kind = _without_others(path, by_kind)
@@ -506,17 +588,26 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
-def _names(path: Path) -> set[str]:
-    """Return the paths of a folder's files in it.
+def _names(path: Path, place: Path) -> set[str]:
+    """Return the paths in a folder of the files at a place in it: a file, or all of a folder.
 
     Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
     """
+    if is_trace(place):
+        raise ParameterError(
+            f"{place} is a trace folder already.",
+            where=str(place),
+            expected="a file, to make a trace folder of",
+            remedy="use it as it is: pipeline.read(spark, path, 'positions')",
+        )
+    if not place.is_dir():
+        return {place.relative_to(path).as_posix()}
     names: set[str] = set()
-    for place, folders, files in os.walk(path):
+    for at, folders, files in os.walk(place):
         folders[:] = [
-            name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(place, name))
+            name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(at, name))
         ]
-        folder = Path(place).relative_to(path)
+        folder = Path(at).relative_to(path)
         names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
     return names
 
