@@ -15,7 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Files, Source, recognise, recognise_table
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
-from mudkit.trace.times import AUTO, TIME_UNITS, names_zone
+from mudkit.trace.times import AUTO, TIME_UNITS
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
@@ -124,7 +124,7 @@ class Options:
             if not is_allowed:
                 raise unusable(name, getattr(self, name), expected)
 
-    def plan(self, given: Path | Files | pa.Table) -> LoadPlan:
+    def plan(self, given: Path | Files | pa.Table, name: str = "table") -> LoadPlan:
         """Recognise a source, and return the plan to load it.
 
         Parameters
@@ -132,6 +132,8 @@ class Options:
         given : Path or Files or pyarrow.Table
             An existing file or folder, but no trace folder; several, as :func:`mudkit.trace.formats.find`
             returns them; or a table.
+        name : str
+            Name of a table.
         """
         columns = {
             name: str(given) if self.header else place_name(given)
@@ -148,7 +150,7 @@ class Options:
                 expected="columns with names",
                 remedy="leave it out; columns={'device': …} maps names",
             )
-        return LoadPlan.of(recognise_table(given, columns, required), self)
+        return LoadPlan.of(recognise_table(given, columns, required, name=name), self)
 
     def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
         """Return the options of a log of reads beside such a trace; format, columns and unit are its own.
@@ -214,7 +216,7 @@ class LoadPlan:
     @cached_property
     def names_zones(self) -> bool:
         """True if some times of the source name their zone; reads the times of all files until one does."""
-        return any(names_zone(batch.times) for batch in self.source.batches())
+        return self.source.names_zones()
 
     def description(self) -> dict[str, Any]:
         """Return the origin of the trace and every option that shaped it; hashes the files."""

@@ -110,26 +110,31 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
 
 
 def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
-    """Parse a file; its local times can be used only if no time of the source names a zone.
+    """Parse a file, batch by batch."""
+    return ((batch, parse_batch(plan, batch)) for batch in plan.source.batches([file]))
 
-    Of a source that begins with local times, times are therefore read twice.
+
+def parse_batch(plan: LoadPlan, batch: Batch) -> Parsed:
+    """Parse a batch; lines without columns are among the bad rows.
+
+    Local times can be used only if no time of the source names a zone. Of a source that begins with local
+    times, times are therefore read twice.
     """
     is_open = plan.options.tz == "UTC"  # whoever says a zone says what local times are
-    for batch in plan.source.batches([file]):
-        try:
-            ts = batch.times
-            has_zones = is_open and bool(lacks_zone(ts).any()) and (names_zone(ts) or plan.names_zones)
-            parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
-        except (pa.ArrowException, KeyError) as error:
-            kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
-            raise TraceFormatError(
-                f"The columns of {batch.source} are not what they should be.",
-                where=batch.source,
-                found=kinds,
-                expected="a device as text or number, a time, and latitude and longitude as numbers",
-                remedy="check the column mapping",
-            ) from error
-        yield batch, Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
+    try:
+        ts = batch.times
+        has_zones = is_open and bool(lacks_zone(ts).any()) and (names_zone(ts) or plan.names_zones)
+        parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
+    except (pa.ArrowException, KeyError) as error:
+        kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
+        raise TraceFormatError(
+            f"The columns of {batch.source} are not what they should be.",
+            where=batch.source,
+            found=kinds,
+            expected="a device as text or number, a time, and latitude and longitude as numbers",
+            remedy="check the column mapping",
+        ) from error
+    return Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
 def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> Parsed:

@@ -79,6 +79,7 @@ from mudkit.trace.formats.nmea import is_nmea, read_nmea
 from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem, text_bytes
 from mudkit.trace.formats.tables import batches_of_table, checksum, flattened
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
+from mudkit.trace.times import names_zone
 from mudkit.trace.values import coordinates
 
 Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
@@ -204,6 +205,10 @@ class Source:
         """Return the sizes of the files, estimated as text."""
         return [text_bytes(file) for file in self.files()]
 
+    def names_zones(self) -> bool:
+        """Return whether some times name their zone; reads the times of all files until one does."""
+        return any(names_zone(batch.times) for batch in self.batches())
+
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
@@ -222,7 +227,7 @@ class Source:
             try:
                 for batch in self._batches(file):
                     has_rows |= bool(len(batch.rows) or batch.malformed)
-                    batch = self._with_places(batch)
+                    batch = self.with_places(batch)
                     named = _prefixed(batch, folder) if by_path else self._with_paths(batch, name)
                     yield replace(named, source=name)
             except (*READ_ERRORS, KeyError) as error:
@@ -239,7 +244,7 @@ class Source:
             if not self.members:
                 raise
 
-    def _with_places(self, batch: Batch) -> Batch:
+    def with_places(self, batch: Batch) -> Batch:
         """Return a batch with latitudes and longitudes, which one column of the file may hold."""
         pair = self.columns.get("lat")
         if pair is None or pair != self.columns.get("lon"):
@@ -268,9 +273,12 @@ class TableSource(Source):
     ----------
     table : pyarrow.Table
         Its rows, without structs; of a table that is read elsewhere, the first ones, for errors.
+    zoned : bool, optional
+        Whether some times name their zone; None: the rows tell.
     """
 
     table: pa.Table = field(default_factory=lambda: pa.table({}), repr=False, compare=False)
+    zoned: bool | None = None
 
     @property
     def checksum(self) -> str:
@@ -286,10 +294,14 @@ class TableSource(Source):
         """See :meth:`Source.sizes`."""
         return [self.table.nbytes]
 
+    def names_zones(self) -> bool:
+        """See :meth:`Source.names_zones`."""
+        return super().names_zones() if self.zoned is None else self.zoned
+
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """See :meth:`Source.batches`."""
         for batch in batches_of_table(self.table, self.columns, self.path.name):
-            yield self._with_places(batch)
+            yield self.with_places(batch)
 
 
 def recognise_table(
