@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,25 +13,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.files import existing, output_problem, staged_file
+from mudkit.files import Place, PlaceLike, existing, output_problem, place, staged_file
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.resume import Stage, remove_stopped, resumable
 from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import clean
-from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
+from mudkit.trace.folder import (
+    OUTPUT_NAMES,
+    TableFile,
+    dataset,
+    files_by_date,
+    is_trace,
+    table_files,
+    write_manifest,
+)
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import parsed_batches
-from mudkit.trace.schema import device_buckets, epoch_us
+from mudkit.trace.schema import SCHEMAS, device_buckets, epoch_us
 from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
 
@@ -103,8 +109,8 @@ class IngestReport(Displayed):
 @check_arguments(types=False)
 def ingest(
     spark: SparkSession,
-    source: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    source: PlaceLike,
+    path: PlaceLike,
     *,
     overwrite: bool = False,
     **options: Any,
@@ -147,30 +153,55 @@ def ingest(
     # Absolute, because executors have other working directories.
     plan = Options(**options).plan(existing(source, "trace").absolute())
     origin, description = plan.source, plan.description()
-    path = Path(path).expanduser()
-    if not overwrite and is_trace(path):
-        manifest = read_manifest(path)
+    at = _local(path)
+    if not overwrite and is_trace(at):
+        manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
-            remove_stopped(path)
-            return _report(path, manifest)
+            remove_stopped(at)
+            return _report(at, manifest)
     sizes = origin.sizes()
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
-    with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
+    with resumable(at, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
         next(parsed_batches(plan), None)
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
         sources = len(_sort_out(stage))
-        parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
+        parsed = _run(spark, stage, "files", work.parse, len(work.groups), at)
         parsed.check_parsed(plan)
-        total = _run(spark, stage, "bucket", work.clean, work.buckets, path)
+        total = _run(spark, stage, "bucket", work.clean, work.buckets, at)
         total.add(parsed)
         total.check_cleaned(plan)
-        rows = {"positions": total.positions, "reads": total.reads, "rejected": sum(total.aside.values())}
-        manifest = {**description, "rejected": total.aside, "rows": rows}
-        write_manifest(stage.out, manifest)
+        files = {name: _written(stage.out, name) for name in ("positions", "reads", "rejected")}
+        write_manifest(stage.out, {**description, "rejected": total.aside}, files)
     parts = len(work.groups) + work.buckets
-    return _report(path, manifest, time.monotonic() - started, parts, sources)
+    return _report(at, read_manifest(at), time.monotonic() - started, parts, sources)
+
+
+def _local(path: PlaceLike) -> Path:
+    """Return the path of an output; a job's parts are moved to their place, which a store need not do."""
+    at = place(path, "trace")
+    if isinstance(at, Path):
+        return at
+    raise errors.OutputProblem(
+        "The output of this job is named by an address.",
+        where=str(at),
+        found=str(at),
+        expected="a folder of this machine, or one that it shares with the workers",
+        remedy="write it there, and copy the folder",
+    )
+
+
+def _written(folder: Path, table: str) -> list[TableFile]:
+    """Return the files of a table that the tasks have written."""
+    return [
+        {
+            "name": file.relative_to(folder).as_posix(),
+            "rows": pq.read_metadata(file).num_rows,
+            "bytes": file.stat().st_size,
+        }
+        for file in (folder / table).rglob("part-*")
+    ]
 
 
 def _report(
@@ -191,10 +222,10 @@ def _report(
     )
 
 
-def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ...], ...]:
+def _groups(files: Sequence[Place], sizes: Sequence[int]) -> tuple[tuple[Place, ...], ...]:
     """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
     max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
-    groups: list[list[Path]] = []
+    groups: list[list[Place]] = []
     room = 0
     for file, size in zip(files, sizes, strict=True):
         if size > room:
@@ -211,7 +242,7 @@ class _Work:
 
     plan: LoadPlan
     stage: Stage
-    groups: tuple[tuple[Path, ...], ...]
+    groups: tuple[tuple[Place, ...], ...]
     buckets: int
 
     def parse(self, number: int) -> Tally:
@@ -269,10 +300,10 @@ def _run(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                name, which = names[todo[place]], ""
+            for number in batch.column(0).to_pylist():
+                name, which = names[todo[number]], ""
                 try:
-                    counted = vars(work(todo[place]))
+                    counted = vars(work(todo[number]))
                     stage.finish(name, counted, _files(stage, name))
                 except (errors.MudkitError, OSError) as error:
                     problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
@@ -313,24 +344,24 @@ class OpenTrace:
         The tables, with the schemas of :mod:`mudkit.trace.schema`.
     rows : pandas.DataFrame
         ``source, what, rows``: rows kept, and rows set aside by reason, of each source.
-    positions_path, reads_path : Path
+    positions_path, reads_path : Path or UPath
         Their trace folders, for :func:`mudkit.pipeline.run_job`; without a log the same one.
     """
 
     positions: DataFrame
     reads: DataFrame
     rows: pd.DataFrame
-    positions_path: Path
-    reads_path: Path
+    positions_path: Place
+    reads_path: Place
 
 
 @check_arguments(types=False)
 def open_trace(
     spark: SparkSession,
-    trace: str | os.PathLike[str],
-    work: str | os.PathLike[str],
+    trace: PlaceLike,
+    work: PlaceLike,
     *,
-    reads: str | os.PathLike[str] = "",
+    reads: PlaceLike = "",
     reads_columns: dict[str, str] | None = None,
     **options: Any,
 ) -> OpenTrace:
@@ -364,16 +395,16 @@ def open_trace(
     if str(reads):
         files["reads"] = existing(reads, "file of reads"), given.of_log(reads_columns)
     counts: list[tuple[str, str, int]] = []
-    places: dict[str, Path] = {}
-    for table, (place, of_file) in files.items():
-        if is_trace(place):
+    places: dict[str, Place] = {}
+    for table, (origin, of_file) in files.items():
+        if is_trace(origin):
             if len(files) == 1 or table == "reads":
                 requests = {name: getattr(of_file, name) for name in ("rule", "box_km", "window_s")}
-                refuse_for_folder(place, **requests)
-            places[table] = place
+                refuse_for_folder(origin, **requests)
+            places[table] = origin
         else:
-            places[table] = Path(work) / table
-            ingest(spark, place, places[table], **vars(of_file))
+            places[table] = place(work) / table
+            ingest(spark, origin, places[table], **vars(of_file))
         counts += _row_counts(places[table], table, with_reads=len(files) == 1)
     at, reads_at = places["positions"], places.get("reads", places["positions"])
     if not read_manifest(reads_at)["rows"].get("reads"):
@@ -384,28 +415,28 @@ def open_trace(
     return OpenTrace(read(spark, at, "positions"), read(spark, reads_at, "reads"), rows, at, reads_at)
 
 
-def check_folders(positions_path: Path, reads_path: Path) -> None:
+def check_folders(positions_path: Place, reads_path: Place) -> None:
     """Raise TraceContentError if no read of a trace folder asks for a time of another's positions."""
     where = f"{positions_path.name} and {reads_path.name}"
     check_overlap(_ends(positions_path, "positions"), _ends(reads_path, "reads"), where)
 
 
-def _ends(trace: Path, table: str) -> tuple[int, int] | None:
+def _ends(trace: Place, table: str) -> tuple[int, int] | None:
     """Return the first and the last time of rows, of reads with their windows; None without rows."""
-    folder = table_folder(trace, table)
-    if folder is None:
+    by_date = files_by_date(trace, table)
+    if not by_date:
         return None
-    dates = sorted(folder.glob("date=*"))
-    first, last = (ds.dataset(date, format="parquet") for date in (dates[0], dates[-1]))
+    schema, dates = SCHEMAS[table], list(by_date)
+    first, last = (dataset(by_date[date], schema) for date in (dates[0], dates[-1]))
     longest_s = 0.0
     if table == "reads":
-        windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
+        windows = dataset(table_files(trace, table), schema).to_table(columns=["window_s"])
         longest_s = pc.max(windows["window_s"]).as_py()
     begin, end = (epoch_us(part.to_table(columns=["ts"])["ts"]) for part in (first, last))
     return int(begin.min()) - round(longest_s * US_PER_S), int(end.max())
 
 
-def _row_counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+def _row_counts(folder: Place, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
     manifest = read_manifest(folder)
     name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
     counts = [(name, table, int(rows.get(table, 0)))]

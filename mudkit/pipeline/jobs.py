@@ -28,16 +28,17 @@ from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
+from mudkit.files import Place
 from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
 from mudkit.pipeline.resume import Stage, resumable
-from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
+from mudkit.pipeline.tables import OUTPUT_NAMES, read_files, write_files, writing
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
-from mudkit.trace.folder import table_folder
+from mudkit.trace.folder import dataset, files_by_date
 from mudkit.trace.schema import READS, epoch_us
 
 _DAY_US = 86_400_000_000
@@ -99,14 +100,15 @@ class _Trace:
     """The tables of a trace by date, and the filter of positions."""
 
     spark: SparkSession
-    tables: Mapping[str, Mapping[dt.date, Path]]
+    tables: Mapping[str, Mapping[dt.date, list[Place]]]
     where: str | Predicate | None
 
-    def folders(self, table: str, low_us: int | None, high_us: int | None) -> list[Path]:
-        """List the folders of the dates that overlap ``[low_us, high_us)``."""
+    def files(self, table: str, low_us: int | None, high_us: int | None) -> list[Place]:
+        """List the files of the dates that overlap ``[low_us, high_us)``."""
         return [
-            folder
-            for date, folder in sorted(self.tables[table].items())
+            file
+            for date, files in sorted(self.tables[table].items())
+            for file in files
             if (low_us is None or _start_us(date) + _DAY_US > low_us)
             and (high_us is None or _start_us(date) < high_us)
         ]
@@ -114,7 +116,7 @@ class _Trace:
     def frame(self, table: str, span: _Span) -> DataFrame:
         """Read the rows of a span; ``where`` filters positions only."""
         where = self.where if table == "positions" else None
-        frame = read_folders(self.spark, self.folders(table, span.low_us, span.high_us), table, where=where)
+        frame = read_files(self.spark, self.files(table, span.low_us, span.high_us), table, where=where)
         ts = F.col("ts")
         if span.low_us is not None:
             frame = frame.where(ts >= F.timestamp_micros(F.lit(span.low_us)))
@@ -124,9 +126,8 @@ class _Trace:
 
     def reads(self, low_us: int | None, high_us: int | None) -> pa.Table:
         """Load the reads in ``[low_us, high_us)`` into memory."""
-        folders = self.folders("reads", low_us, high_us)
-        pieces = [ds.dataset(folder, schema=READS, format="parquet").to_table() for folder in folders]
-        table = pa.concat_tables([READS.empty_table(), *pieces])
+        files = self.files("reads", low_us, high_us)
+        table = dataset(files, READS).to_table() if files else READS.empty_table()
         t_us = epoch_us(table["ts"])
         keep = (t_us >= (low_us if low_us is not None else t_us)) & (
             t_us < (high_us if high_us is not None else t_us + 1)
@@ -137,8 +138,8 @@ class _Trace:
     def longest_window_us(self) -> int:
         """Length of the longest window of a read, rounded up."""
         longest_s = 0.0
-        for folder in self.tables["reads"].values():
-            for batch in ds.dataset(folder, format="parquet").to_batches(columns=["window_s"]):
+        for files in self.tables["reads"].values():
+            for batch in dataset(files, READS).to_batches(columns=["window_s"]):
                 longest_s = max(longest_s, pc.max(batch["window_s"]).as_py() or 0.0)
         return round(longest_s * 1e6) + 1
 
@@ -321,20 +322,16 @@ def _open(
 ) -> _Trace:
     tables = {}
     for table, path in (("positions", positions), ("reads", reads)):
-        folder = table_folder(path, table)
-        tables[table] = {
-            dt.date.fromisoformat(place.name.removeprefix("date=")): place
-            for place in (folder.glob("date=*") if folder is not None else ())
-        }
+        tables[table] = files_by_date(path, table)
     return _Trace(spark, tables, where)
 
 
 def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
     """Divide all times into parts."""
     sizes: dict[dt.date, int] = {}
-    for folders in trace.tables.values():
-        for date, folder in folders.items():
-            sizes[date] = sizes.get(date, 0) + sum(file.stat().st_size for file in folder.glob("*.parquet"))
+    for by_date in trace.tables.values():
+        for date, files in by_date.items():
+            sizes[date] = sizes.get(date, 0) + sum(file.stat().st_size for file in files)
     starts: list[int] = []
     count = size = 0
     for date in sorted(sizes):
@@ -350,9 +347,9 @@ def _files(trace: _Trace) -> list[tuple[str, str, int, int]]:
     """Return what identifies the trace's files: date, name, size and time of modification."""
     return [
         (str(date), file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for folders in trace.tables.values()
-        for date, folder in sorted(folders.items())
-        for file in sorted(folder.glob("*.parquet"))
+        for by_date in trace.tables.values()
+        for date, files in by_date.items()
+        for file in files
     ]
 
 

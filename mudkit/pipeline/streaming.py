@@ -35,7 +35,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mudkit.checks import check_arguments
 from mudkit.errors import OutputExists, ParameterError
-from mudkit.files import existing, staged_file
+from mudkit.files import existing_path, staged_file
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
@@ -270,7 +270,7 @@ def event_stream(
     InputMissing
         There is no such folder.
     """
-    place = existing(folder, "folder of events").absolute()
+    place = existing_path(folder, "folder of events").absolute()
     stream = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", files_per_batch)
     return stream.parquet(str(place))
 

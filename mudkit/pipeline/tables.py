@@ -20,12 +20,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, TraceContentError
-from mudkit.files import output_problem, staged_folder
+from mudkit.files import Place as FilePlace
+from mudkit.files import PlaceLike, output_problem, spark_place, staged_folder
 from mudkit.pipeline._session import session
 from mudkit.pipeline.executors import check_workers
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
-from mudkit.trace.folder import columns_language, table_folder
+from mudkit.trace.folder import columns_language, table_files
 from mudkit.trace.schema import SCHEMAS
 
 
@@ -186,7 +187,7 @@ def ddl(schema: pa.Schema) -> str:
 
 @check_arguments(types=False)
 def read(
-    spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
+    spark: SparkSession, path: PlaceLike, table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
     """Read one table of a trace folder.
 
@@ -212,19 +213,18 @@ def read(
     PredicateError
         ``where`` is no predicate over the table's columns.
     """
-    folder = table_folder(path, table)
-    return read_folders(spark, [] if folder is None else [folder], table, where=where)
+    return read_files(spark, table_files(path, table), table, where=where)
 
 
-def read_folders(
-    spark: SparkSession, folders: Sequence[Path], table: str, *, where: str | Predicate | None = None
+def read_files(
+    spark: SparkSession, files: Sequence[FilePlace], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
-    """Read rows of one table from existing folders: of a whole table, or of some of its dates."""
+    """Read rows of one table from existing files: of a whole table, or of some of its dates."""
     schema = ddl(SCHEMAS[table])
-    if not folders:
+    if not files:
         frame = spark.createDataFrame([], schema)
     else:
-        places = [str(folder.absolute()) for folder in folders]
+        places = [spark_place(file) for file in files]
         frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
     if where is None:
         return frame

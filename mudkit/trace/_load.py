@@ -7,14 +7,14 @@ A row passes through these modules once: :mod:`mudkit.trace.formats` (format and
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mudkit.checks import check_arguments
-from mudkit.trace.folder import is_trace, read_manifest, read_table
-from mudkit.trace.formats import find
+from mudkit.files import Place
+from mudkit.trace.folder import is_trace, read_description, read_table
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces
@@ -36,10 +36,11 @@ def load(path: Given, **options: Any) -> Loaded:
 
     Parameters
     ----------
-    path : path-like, list of path-like, pyarrow.Table or pandas.DataFrame
-        File (also packed), a folder of files of one format (:class:`mudkit.trace.Options`), or a trace folder
-        of mudkit; a pattern of names (``rides/2024-*/*.csv``), or a list of files and folders; a table in
-        memory, whose columns are found, or mapped, as those of a file.
+    path : path-like, UPath, list of these, pyarrow.Table or pandas.DataFrame
+        Path or address (:func:`mudkit.files.place`) of a file (also packed), of a folder of files of one
+        format (:class:`mudkit.trace.Options`), or of a trace folder of mudkit; a pattern of names
+        (``rides/2024-*/*.csv``), or a list of files and folders; a table in memory, whose columns are found,
+        or mapped, as those of a file.
     **options
         Those of :class:`mudkit.trace.Options`.
 
@@ -61,7 +62,7 @@ def load(path: Given, **options: Any) -> Loaded:
     """
     given = Options(**options)
     source = find(path)
-    if isinstance(source, Path) and is_trace(source):
+    if not isinstance(source, Files | pa.Table) and is_trace(source):
         refuse_for_folder(source, **vars(given))
         return _load_folder(source)
     plan = given.plan(source)
@@ -78,7 +79,6 @@ def load(path: Given, **options: Any) -> Loaded:
     return Loaded(**joined, source=pieces.description)
 
 
-def _load_folder(path: Path) -> Loaded:
-    manifest = read_manifest(path)
+def _load_folder(path: Place) -> Loaded:
     positions = read_table(path, "positions").sort_by([("device", "ascending"), ("ts", "ascending")])
-    return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), manifest)
+    return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), read_description(path))

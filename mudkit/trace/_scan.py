@@ -9,12 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import pyarrow as pa
+
 from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
 from mudkit.files import output_problem, work_folder
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats import find
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
@@ -35,7 +37,7 @@ def scan(path: Given, *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_0
 
     Parameters
     ----------
-    path : path-like, list of path-like, pyarrow.Table or pandas.DataFrame
+    path : path-like, UPath, list of these, pyarrow.Table or pandas.DataFrame
         As for :func:`mudkit.trace.load`.
     batch_rows : int
         Maximum number of rows of a piece, which holds whole devices; a device with more rows is one piece.
@@ -66,7 +68,7 @@ def scan(path: Given, *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_0
     """
     given = Options(**options)
     source = find(path)
-    if isinstance(source, Path) and is_trace(source):
+    if not isinstance(source, Files | pa.Table) and is_trace(source):
         refuse_for_folder(source, **vars(given))
         return Scan(lambda folder: FolderPieces(source, batch_rows, folder), batch_rows)
     plan = given.plan(source)

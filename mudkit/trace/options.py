@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
+from mudkit.files import Place
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Files, Source, recognise, recognise_table
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
@@ -124,12 +124,12 @@ class Options:
             if not is_allowed:
                 raise unusable(name, getattr(self, name), expected)
 
-    def plan(self, given: Path | Files | pa.Table, name: str = "table") -> LoadPlan:
+    def plan(self, given: Place | Files | pa.Table, name: str = "table") -> LoadPlan:
         """Recognise a source, and return the plan to load it.
 
         Parameters
         ----------
-        given : Path or Files or pyarrow.Table
+        given : Path or UPath or Files or pyarrow.Table
             An existing file or folder, but no trace folder; several, as :func:`mudkit.trace.formats.find`
             returns them; or a table.
         name : str
@@ -164,7 +164,7 @@ class Options:
         return replace(log, time_unit="auto", header=True)
 
 
-def refuse_for_folder(path: Path, **options: object) -> None:
+def refuse_for_folder(path: Place, **options: object) -> None:
     """Raise an error for options, by the names of :class:`Options`, that have no effect on a trace folder."""
     defaults = {field.name: field.default for field in fields(Options)}
     given = {name: value for name, value in options.items() if value not in (None, "", {}, defaults[name])}

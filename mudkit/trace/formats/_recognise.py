@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import existing, sha256
-from mudkit.trace.folder import is_trace
+from mudkit.files import Place, existing, is_folder, sha256, sizes_below
+from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
     Batch,
@@ -82,7 +82,7 @@ from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_k
 from mudkit.trace.times import names_zone
 from mudkit.trace.values import coordinates
 
-Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
+Reader: TypeAlias = Callable[[Place, dict[str, str]], Iterator[Batch]]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Format:
     read: Reader
     patterns: tuple[str, ...] = ()
     fits: Callable[[bytes], bool] = lambda head: False
-    names: Callable[[Path], list[str]] | None = None
+    names: Callable[[Place], list[str]] | None = None
     is_fixed: bool = False
     is_named: bool = False
     is_device: bool = False
@@ -154,7 +154,7 @@ class Source:
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The file, or the folder of files.
     format : str
         A key of :data:`FORMATS`.
@@ -168,7 +168,7 @@ class Source:
         Number of a folder's other files by the suffix of their names.
     """
 
-    path: Path
+    path: Place
     format: str
     columns: dict[str, str]
     members: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ class Source:
         for name, file in zip(self.members, self.files(), strict=True):
             digest.update(f"{name}\0".encode())
             with file.open("rb") as content:
-                hashlib.file_digest(content, lambda: digest)
+                hashlib.file_digest(content, lambda: digest)  # type: ignore[arg-type]
         return digest.hexdigest()
 
     @property
@@ -197,19 +197,19 @@ class Source:
         """True if rows can only be reads."""
         return FORMATS[self.format].holds_reads
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Place]:
         """Return the files that hold the rows, in a fixed order."""
         return [self.path / name for name in self.members] or [self.path]
 
     def sizes(self) -> list[int]:
         """Return the sizes of the files, estimated as text."""
-        return [text_bytes(file) for file in self.files()]
+        return [text_bytes(file.name, file.stat().st_size) for file in self.files()]
 
     def names_zones(self) -> bool:
         """Return whether some times name their zone; reads the times of all files until one does."""
         return any(names_zone(batch.times) for batch in self.batches())
 
-    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
+    def batches(self, files: list[Place] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
@@ -222,7 +222,7 @@ class Source:
         """
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
         for file in files or self.files():
-            name = file.relative_to(self.path).as_posix() if self.members else file.name
+            name = self._name_of(file)
             folder, has_rows = PurePosixPath(name).parent, False
             try:
                 for batch in self._batches(file):
@@ -236,7 +236,13 @@ class Source:
                 nothing = pa.table({column: pa.array([], pa.string()) for column in REQUIRED})
                 yield Batch(nothing, np.zeros(0, dtype=np.int64), name, [Malformed(1, "", NO_ROWS)])
 
-    def _batches(self, file: Path) -> Iterator[Batch]:
+    def _name_of(self, file: Place) -> str:
+        """Return the name of a file; in a folder its path there."""
+        if not self.members:
+            return file.name
+        return PurePosixPath(file.as_posix()).relative_to(self.path.as_posix()).as_posix()
+
+    def _batches(self, file: Place) -> Iterator[Batch]:
         columns = {column: name for column, name in self.columns.items() if column not in self.in_paths}
         try:
             yield from FORMATS[self.format].read(file, columns)
@@ -298,7 +304,7 @@ class TableSource(Source):
         """See :meth:`Source.names_zones`."""
         return super().names_zones() if self.zoned is None else self.zoned
 
-    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
+    def batches(self, files: list[Place] | None = None) -> Iterator[Batch]:
         """See :meth:`Source.batches`."""
         for batch in batches_of_table(self.table, self.columns, self.path.name):
             yield self.with_places(batch)
@@ -344,7 +350,7 @@ def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
 
 
 def recognise(
-    path: Path | Files,
+    path: Place | Files,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
     required: Collection[str] = REQUIRED,
@@ -371,10 +377,10 @@ def recognise(
             remedy=did_you_mean(format, FORMATS),
         )
     if isinstance(path, Files):
-        names = {name for place in path.places for name in _names(path.path, place)}
+        names = {name for given in path.names for name in _names(path.path, given)}
         source = _folder(path.path, names, format, columns, required)
-    elif path.is_dir():
-        source = _folder(path, _names(path, path), format, columns, required)
+    elif is_folder(path):
+        source = _folder(path, _names(path), format, columns, required)
     else:
         source = _file(path, format, columns, required)
     if columns and FORMATS[source.format].is_fixed:
@@ -397,7 +403,7 @@ def _checked(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _file(
-    path: Path,
+    path: Place,
     format: str,  # noqa: A002
     columns: dict[str, str],
     required: Collection[str],
@@ -433,12 +439,12 @@ def _joined(names: list[str], in_path: tuple[str, ...]) -> list[str]:
     return [*names, *(name for name in in_path if name not in names)]
 
 
-def _mapped(path: Path, kind: str, columns: dict[str, str], names: list[str]) -> Source:
+def _mapped(path: Place, kind: str, columns: dict[str, str], names: list[str]) -> Source:
     """Return the source of a file with a mapping of columns, some of which its path names."""
     return Source(path, kind, columns, in_paths=frozenset(c for c in columns if columns[c] not in names))
 
 
-def _kind(path: Path, head: bytes) -> str:
+def _kind(path: Place, head: bytes) -> str:
     """Return the format of a file by its first bytes, or by its name; ``csv`` for any other text."""
     name = bare_name(path).lower()
     fitting = [kind for kind, entry in FORMATS.items() if entry.fits(head)]
@@ -447,7 +453,7 @@ def _kind(path: Path, head: bytes) -> str:
 
 
 def _table(
-    path: Path,
+    path: Place,
     names: list[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -468,7 +474,7 @@ def _table(
 
 
 def _folder(
-    path: Path,
+    path: Place,
     names: set[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -521,7 +527,7 @@ def _folder(
     return replace(source, passed_over=dict(sorted(passed_over.items())))
 
 
-def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _without_others(path: Place, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return a folder's files by kind, without those beside the traces.
 
     These are tables in folders, descriptions in JSON, lists in text, and what Google exports beside a
@@ -546,7 +552,7 @@ def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str
     return by_kind
 
 
-def _head(file: Path) -> bytes:
+def _head(file: Place) -> bytes:
     """Return the beginning of a file; nothing if it is empty."""
     try:
         return peek(file)
@@ -555,7 +561,7 @@ def _head(file: Path) -> bytes:
 
 
 def _tables(
-    path: Path,
+    path: Place,
     members: tuple[str, ...],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -584,7 +590,7 @@ def _tables(
     return replace(first, path=path, members=members)
 
 
-def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
+def _check_first(path: Place, kind: str, members: tuple[str, ...]) -> None:
     """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
     name, head = next(((name, head) for name in members if (head := _head(path / name))), ("", b""))
     if not name or FORMATS[kind].fits(head):
@@ -600,11 +606,12 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
-def _names(path: Path, place: Path) -> set[str]:
-    """Return the paths in a folder of the files at a place in it: a file, or all of a folder.
+def _names(path: Place, within: str = "") -> set[str]:
+    """Return the paths in a folder of its files, or of those at a path in it: a file, or all of a folder.
 
     Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
     """
+    place = path / within if within else path
     if is_trace(place):
         raise ParameterError(
             f"{place} is a trace folder already.",
@@ -612,16 +619,31 @@ def _names(path: Path, place: Path) -> set[str]:
             expected="a file, to make a trace folder of",
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
         )
-    if not place.is_dir():
-        return {place.relative_to(path).as_posix()}
+    if not is_folder(place):
+        return {within}
+    if not isinstance(place, Path):
+        return {f"{within}/{name}".lstrip("/") for name in _names_in_store(place)}
     names: set[str] = set()
     for at, folders, files in os.walk(place):
         folders[:] = [
             name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(at, name))
         ]
-        folder = Path(at).relative_to(path)
+        folder = PurePosixPath(within, Path(at).relative_to(place).as_posix())
         names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
     return names
+
+
+def _names_in_store(path: Place) -> set[str]:
+    """Return the same of a folder of a store, by one listing."""
+    names = [PurePosixPath(name) for name in sizes_below(path)]
+    traces = {name.parent for name in names if name.name == MANIFEST}
+    return {
+        name.as_posix()
+        for name in names
+        if traces.isdisjoint(name.parents)
+        and not name.name.startswith(".")
+        and not any(part.startswith((".", "_")) for part in name.parent.parts)
+    }
 
 
 def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:

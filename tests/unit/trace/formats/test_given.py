@@ -7,6 +7,7 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
+from mudkit.files import place
 from mudkit.trace.formats import Files, find
 from mudkit.trace.schema import REJECTED
 
@@ -56,6 +57,20 @@ def test_list_and_patterns_have_the_rows_of_the_folder(folder, monkeypatch):
             assert sum(len(piece.positions) for piece in pieces) == 60
 
 
+def test_lists_and_patterns_of_addresses(folder):
+    store = place("memory://given/2024")
+    expected = tables(trace.load(folder))
+    for file in folder.glob("*.csv"):
+        (store / file.name).write_bytes(file.read_bytes())
+    names = [f"memory://given/2024/{file.name}" for file in sorted(folder.glob("*.csv"))]
+    for given in (names, "memory://given/2024/*.csv", "memory://given/*/part-?.csv", ["memory://given/2024"]):
+        assert tables(trace.load(given)) == expected
+    with pytest.raises(InputMissing, match="No file fits the pattern memory://given/2024/"):
+        trace.load("memory://given/2024/*.gpx")
+    with pytest.raises(ParameterError, match="in several stores"):
+        trace.load([*names, folder / "part-0.csv"])
+
+
 def test_checksum_is_that_of_the_files_and_their_names(folder):
     whole = trace.load(folder).source["sha256"]
     assert trace.load(folder / "*.csv").source["sha256"] == whole
@@ -80,7 +95,7 @@ def test_columns_in_paths_are_found_behind_a_pattern(tmp_path):
 
 def test_hidden_files_and_brackets_in_names(folder):
     (folder / ".part-3.csv").write_text("not a table")
-    assert find(folder / "*.csv") == Files(folder, tuple(sorted(folder.glob("part-*"))))
+    assert find(folder / "*.csv") == Files(folder, ("part-0.csv", "part-1.csv", "part-2.csv"))
     plain = folder / "part-[0].csv"
     (folder / "part-1.csv").rename(plain)
     assert find(plain) == plain
