@@ -34,6 +34,7 @@ from mudkit.trace.folder import (
     table_files,
     write_manifest,
 )
+from mudkit.trace.formats import Segment
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
@@ -251,7 +252,7 @@ class _Work:
         aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
         with ExitStack() as stack:
             writers: dict[int, pq.ParquetWriter] = {}
-            for parsed in parsed_batches(self.plan, list(self.groups[number])):
+            for parsed in parsed_batches(self.plan, [Segment(file) for file in self.groups[number]]):
                 tally.add_parsed(parsed)
                 aside.write("rejected", parsed.bad)
                 good = parsed.good.set_column(0, "source", parsed.good["source"].cast(pa.string()))

@@ -7,7 +7,7 @@ exchanged coordinates), which is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import Place
-from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, Segment, lines_of
 from mudkit.trace.formats.columns import REPROJECT
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
@@ -104,14 +104,9 @@ class Parsed:
     bad: pa.Table
 
 
-def parsed_batches(plan: LoadPlan, files: list[Place] | None = None) -> Iterator[Parsed]:
+def parsed_batches(plan: LoadPlan, parts: Sequence[Segment] | None = None) -> Iterator[Parsed]:
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
-    return (parsed for file in files or plan.source.files() for _, parsed in _parse_file(plan, file))
-
-
-def _parse_file(plan: LoadPlan, file: Place) -> Iterator[tuple[Batch, Parsed]]:
-    """Parse a file, batch by batch."""
-    return ((batch, parse_batch(plan, batch)) for batch in plan.source.batches([file]))
+    return (parse_batch(plan, batch) for batch in plan.source.batches(parts))
 
 
 def parse_batch(plan: LoadPlan, batch: Batch) -> Parsed:
@@ -352,7 +347,8 @@ def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
 def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Place, Batch, pa.Table]]:
     """Iterate over the batches with rows that cannot be read for this reason: file, batch and these rows."""
     for file in plan.source.files():
-        for batch, parsed in _parse_file(plan, file):
+        for batch in plan.source.batches([Segment(file)]):
+            parsed = parse_batch(plan, batch)
             rejected = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))
             if len(rejected):
                 yield file, batch, rejected

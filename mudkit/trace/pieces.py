@@ -18,6 +18,7 @@ from mudkit.files import Place
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import dataset, read_description, table_files
+from mudkit.trace.formats import Segment
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import parsed_batches
@@ -95,7 +96,7 @@ class FilePieces:
             done = 0
             for file, size in zip(files, sizes, strict=True):
                 rows = 0
-                for parsed in parsed_batches(self._plan, [file]):
+                for parsed in parsed_batches(self._plan, [Segment(file)]):
                     self._rows.add(parsed.good)
                     self._unread.add(parsed.bad)
                     self._parsed.add_parsed(parsed)

@@ -14,6 +14,7 @@ from mudkit.trace.formats.batch import (
 )
 from mudkit.trace.formats.delimited import dialect_of, lines_of
 from mudkit.trace.formats.given import Files, find
+from mudkit.trace.formats.segments import Segment, number_rows
 
 __all__ = [
     "FIELDS",
@@ -26,11 +27,13 @@ __all__ = [
     "Dialect",
     "Files",
     "Malformed",
+    "Segment",
     "Source",
     "TableSource",
     "dialect_of",
     "find",
     "lines_of",
+    "number_rows",
     "recognise",
     "recognise_table",
     "unreadable",

@@ -6,7 +6,7 @@ import fnmatch
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -40,7 +40,7 @@ from mudkit.trace.formats.columns import (
     is_longitude_first,
     resolve,
 )
-from mudkit.trace.formats.delimited import dialect_of, read_delimited
+from mudkit.trace.formats.delimited import count_delimited, dialect_of, read_delimited, split_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
 from mudkit.trace.formats.given import Files
@@ -77,12 +77,13 @@ from mudkit.trace.formats.layers import (
 )
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
 from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem, text_bytes
+from mudkit.trace.formats.segments import Segment, split_groups
 from mudkit.trace.formats.tables import batches_of_table, checksum, flattened
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 from mudkit.trace.times import names_zone
 from mudkit.trace.values import coordinates
 
-Reader: TypeAlias = Callable[[Place, dict[str, str]], Iterator[Batch]]
+Reader: TypeAlias = Callable[..., Iterator[Batch]]
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,14 @@ class Format:
     Attributes
     ----------
     read : callable
-        Reads one file in batches, with a mapping of columns unless the format fixes them.
+        Reads one file in batches, with a mapping of columns unless the format fixes them; one that splits
+        files takes a segment as well.
     patterns : tuple of str
         Names of its files in a folder, without the suffixes of packing; others are ignored.
     fits : callable
         Tells by the first bytes of a file whether it has this format.
+    split, count : callable, optional
+        Split a large file into segments, and count the rows of one; without them tasks read whole files.
     names : callable, optional
         Returns the names of a file's columns; None if the format fixes them, or for text with a header.
     is_fixed, is_named, is_device, holds_reads : bool
@@ -108,6 +112,8 @@ class Format:
     patterns: tuple[str, ...] = ()
     fits: Callable[[bytes], bool] = lambda head: False
     names: Callable[[Place], list[str]] | None = None
+    split: Callable[[Place, dict[str, str], int], list[Segment]] | None = None
+    count: Callable[[Segment, dict[str, str]], int | None] | None = None
     is_fixed: bool = False
     is_named: bool = False
     is_device: bool = False
@@ -117,15 +123,16 @@ class Format:
 _CSV = ("*.csv", "*.tsv", "*.tab")
 _JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
 
+_table_of = partial(Format, read_delimited, split=split_delimited, count=count_delimited)
 _track = partial(Format, is_fixed=True, is_named=True, is_device=True)
 
 FORMATS: dict[str, Format] = {
-    "cabspotting": Format(read_delimited, _CSV),
+    "cabspotting": _table_of(_CSV),
     "cabspotting-txt": Format(read_cabspotting_txt, ("new_*.txt",), is_fixed=True, is_named=True),
     "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True),
     "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True),
     "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
-    "gtfs-rt": Format(read_delimited, _CSV),
+    "gtfs-rt": _table_of(_CSV),
     "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
     "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
@@ -137,8 +144,10 @@ FORMATS: dict[str, Format] = {
     "geojson": Format(read_geojson, _JSON, is_geojson, json_names),
     "json": Format(read_json, _JSON, is_json, json_names),
     "geopackage": Format(read_layer, ("*.gpkg",), is_geopackage, layer_names),
-    "csv": Format(read_delimited, _CSV),
-    "parquet": Format(read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names),
+    "csv": _table_of(_CSV),
+    "parquet": Format(
+        read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names, split=split_groups
+    ),
 }
 """Formats by name, in the order in which a file is compared with them; of those that share the names of
 files, the last takes any."""
@@ -209,8 +218,25 @@ class Source:
         """Return whether some times name their zone; reads the times of all files until one does."""
         return any(names_zone(batch.times) for batch in self.batches())
 
-    def batches(self, files: list[Place] | None = None) -> Iterator[Batch]:
-        """Read all files, or some of them, in batches.
+    def segments(self, max_bytes: int) -> list[Segment]:
+        """Return the files in order, large ones as segments of about this size.
+
+        The rows before segments of a text are not known: :meth:`count_rows` of all of them tells
+        (:func:`mudkit.trace.formats.segments.number_rows`).
+        """
+        split = FORMATS[self.format].split
+        if split is None:
+            return [Segment(file) for file in self.files()]
+        return [part for file in self.files() for part in split(file, self._given, max_bytes)]
+
+    def count_rows(self, part: Segment) -> int | None:
+        """Return the number of rows of a segment; None if its file cannot be split."""
+        count = FORMATS[self.format].count
+        assert count is not None
+        return count(part, self._given)
+
+    def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
+        """Read all files, or some of them or of their segments, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
         by their paths. A file of a folder without rows is a row that is set aside.
@@ -221,17 +247,17 @@ class Source:
             A file is truncated, or its content does not match its header.
         """
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
-        for file in files or self.files():
-            name = self._name_of(file)
-            folder, has_rows = PurePosixPath(name).parent, False
+        for part in parts or map(Segment, self.files()):
+            name = self._name_of(part.file)
+            folder, has_rows = PurePosixPath(name).parent, part.begin is not None
             try:
-                for batch in self._batches(file):
+                for batch in self._batches(part):
                     has_rows |= bool(len(batch.rows) or batch.malformed)
                     batch = self.with_places(batch)
                     named = _prefixed(batch, folder) if by_path else self._with_paths(batch, name)
                     yield replace(named, source=name)
             except (*READ_ERRORS, KeyError) as error:
-                raise unreadable(file, error) from error
+                raise unreadable(part.file, error) from error
             if self.members and not has_rows:
                 nothing = pa.table({column: pa.array([], pa.string()) for column in REQUIRED})
                 yield Batch(nothing, np.zeros(0, dtype=np.int64), name, [Malformed(1, "", NO_ROWS)])
@@ -242,10 +268,17 @@ class Source:
             return file.name
         return PurePosixPath(file.as_posix()).relative_to(self.path.as_posix()).as_posix()
 
-    def _batches(self, file: Place) -> Iterator[Batch]:
-        columns = {column: name for column, name in self.columns.items() if column not in self.in_paths}
+    @property
+    def _given(self) -> dict[str, str]:
+        """Columns of the files themselves."""
+        return {column: name for column, name in self.columns.items() if column not in self.in_paths}
+
+    def _batches(self, part: Segment) -> Iterator[Batch]:
+        read = FORMATS[self.format].read
         try:
-            yield from FORMATS[self.format].read(file, columns)
+            yield from (
+                read(part.file, self._given) if part.begin is None else read(part.file, self._given, part)
+            )
         except FileEmpty:
             if not self.members:
                 raise
@@ -304,7 +337,7 @@ class TableSource(Source):
         """See :meth:`Source.names_zones`."""
         return super().names_zones() if self.zoned is None else self.zoned
 
-    def batches(self, files: list[Place] | None = None) -> Iterator[Batch]:
+    def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
         """See :meth:`Source.batches`."""
         for batch in batches_of_table(self.table, self.columns, self.path.name):
             yield self.with_places(batch)
