@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.files import existing, place
+from mudkit.files import Place, PlaceLike, existing, place
 from mudkit.pipeline.commits import File, Job, Layout, Part, commit, sweep_finished
 from mudkit.pipeline.compaction import (
     Merge,
@@ -35,7 +32,7 @@ from mudkit.pipeline.tables import read
 from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
-from mudkit.trace.folder import is_trace, table_folder
+from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
 from mudkit.trace.formats import text_bytes
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
@@ -48,7 +45,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-TRACE = Layout("trace.json", tuple(SCHEMAS))
+TRACE = Layout(MANIFEST, tuple(SCHEMAS))
 """A trace folder."""
 
 _ROWS = "rows"
@@ -66,7 +63,7 @@ class IngestReport(Displayed):
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The trace folder.
     rows, kept, reads : int
         Rows in the file; rows that are in the trace; reads, recorded or derived.
@@ -75,13 +72,13 @@ class IngestReport(Displayed):
     duration_s : float
         0 when the trace already existed, from the same file with the same options.
     parts, parts_reused : int
-        Number of parts (to parse files, to clean buckets, to merge dates), and of those that a stopped run had
-        finished.
+        Number of parts (to parse files, to clean buckets, to merge dates), and of those that a stopped run
+        had finished.
     passed_over : str
         Files of a folder that were not read, by suffix; nothing if all were.
     """
 
-    path: Path
+    path: Place
     rows: int
     kept: int
     reads: int
@@ -117,8 +114,8 @@ class IngestReport(Displayed):
 @check_arguments(types=False)
 def ingest(
     spark: SparkSession,
-    source: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    source: PlaceLike,
+    path: PlaceLike,
     *,
     overwrite: bool = False,
     **options: Any,
@@ -165,13 +162,13 @@ def ingest(
     origin = plan.source
     files = [SourceFile.of(file) for file in origin.files()]  # before their bytes are read
     description = plan.description()
-    at = place(path).absolute()
+    at = place(path, "trace").absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
-            return _report(Path(path), manifest)
-    sizes = [text_bytes(file.path) for file in files]
+            return _report(at, manifest)
+    sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     groups = _groups(files, sizes)
     parts = len(groups) + buckets
@@ -210,11 +207,11 @@ def ingest(
         return {**description, "rejected": total.aside, "rows": expected, "files": files}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(Path(path), done.manifest, time.monotonic() - started, parts, done.reused)
+    return _report(at, done.manifest, time.monotonic() - started, parts, done.reused)
 
 
 def _report(
-    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
+    path: Place, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
@@ -235,12 +232,12 @@ def _report(
 class SourceFile:
     """A file of a source, as the driver saw it before its bytes were read."""
 
-    path: Path
+    path: Place
     size_bytes: int
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> SourceFile:
+    def of(cls, path: Place) -> SourceFile:
         """Look at a file."""
         status = path.stat()
         return cls(path, status.st_size, getattr(status, "st_mtime_ns", 0))
@@ -295,8 +292,8 @@ class IngestWork:
         """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""
         tally, job = Tally(), self.job
         with (
-            PartWriter(job, job.work / "rejected", name) as aside,
-            PartWriter(job, job.work / _ROWS, name) as rows,
+            PartWriter(job, f"{job.work}/rejected", name) as aside,
+            PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
         ):
             waiting: list[pa.Table] = []
             for file in group:
@@ -341,7 +338,7 @@ class IngestWork:
             for table in ("positions", "reads"):
                 rows = getattr(tables, table)
                 by_date += write_by_date(job, table, rows, name, group_rows(self.buckets))
-            with PartWriter(job, job.work / "rejected", name) as writer:
+            with PartWriter(job, f"{job.work}/rejected", name) as writer:
                 writer.write(tables.rejected)
             written = [*by_date, *writer.files]
         found_spans = [span for file in by_date for span in spans(job, file)]
@@ -395,24 +392,24 @@ class OpenTrace:
         The tables, with the schemas of :mod:`mudkit.trace.schema`.
     rows : pandas.DataFrame
         ``source, what, rows``: rows kept, and rows set aside by reason, of each source.
-    positions_path, reads_path : Path
+    positions_path, reads_path : Path or UPath
         Their trace folders, for :func:`mudkit.pipeline.run_job`; without a log the same one.
     """
 
     positions: DataFrame
     reads: DataFrame
     rows: pd.DataFrame
-    positions_path: Path
-    reads_path: Path
+    positions_path: Place
+    reads_path: Place
 
 
 @check_arguments(types=False)
 def open_trace(
     spark: SparkSession,
-    trace: str | os.PathLike[str],
-    work: str | os.PathLike[str],
+    trace: PlaceLike,
+    work: PlaceLike,
     *,
-    reads: str | os.PathLike[str] = "",
+    reads: PlaceLike = "",
     reads_columns: dict[str, str] | None = None,
     **options: Any,
 ) -> OpenTrace:
@@ -446,16 +443,16 @@ def open_trace(
     if str(reads):
         files["reads"] = existing(reads, "file of reads"), given.of_log(reads_columns)
     counts: list[tuple[str, str, int]] = []
-    places: dict[str, Path] = {}
-    for table, (place, of_file) in files.items():
-        if is_trace(place):
+    places: dict[str, Place] = {}
+    for table, (origin, of_file) in files.items():
+        if is_trace(origin):
             if len(files) == 1 or table == "reads":
                 requests = {name: getattr(of_file, name) for name in ("rule", "box_km", "window_s")}
-                refuse_for_folder(place, **requests)
-            places[table] = place
+                refuse_for_folder(origin, **requests)
+            places[table] = origin
         else:
-            places[table] = Path(work) / table
-            ingest(spark, place, places[table], **vars(of_file))
+            places[table] = place(work) / table
+            ingest(spark, origin, places[table], **vars(of_file))
         counts += _row_counts(places[table], table, with_reads=len(files) == 1)
     at, reads_at = places["positions"], places.get("reads", places["positions"])
     if not read_manifest(reads_at)["rows"].get("reads"):
@@ -466,28 +463,28 @@ def open_trace(
     return OpenTrace(read(spark, at, "positions"), read(spark, reads_at, "reads"), rows, at, reads_at)
 
 
-def check_folders(positions_path: Path, reads_path: Path) -> None:
+def check_folders(positions_path: Place, reads_path: Place) -> None:
     """Raise TraceContentError if no read of a trace folder asks for a time of another's positions."""
     where = f"{positions_path.name} and {reads_path.name}"
     check_overlap(_ends(positions_path, "positions"), _ends(reads_path, "reads"), where)
 
 
-def _ends(trace: Path, table: str) -> tuple[int, int] | None:
+def _ends(trace: Place, table: str) -> tuple[int, int] | None:
     """Return the first and the last time of rows, of reads with their windows; None without rows."""
-    folder = table_folder(trace, table)
-    if folder is None:
+    by_date = files_by_date(trace, table)
+    if not by_date:
         return None
-    dates = sorted(folder.glob("date=*"))
-    first, last = (ds.dataset(date, format="parquet") for date in (dates[0], dates[-1]))
+    schema, dates = SCHEMAS[table], list(by_date)
+    first, last = (dataset(by_date[date], schema) for date in (dates[0], dates[-1]))
     longest_s = 0.0
     if table == "reads":
-        windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
+        windows = dataset(table_files(trace, table), schema).to_table(columns=["window_s"])
         longest_s = pc.max(windows["window_s"]).as_py()
     begin, end = (epoch_us(part.to_table(columns=["ts"])["ts"]) for part in (first, last))
     return int(begin.min()) - round(longest_s * US_PER_S), int(end.max())
 
 
-def _row_counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+def _row_counts(folder: Place, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
     manifest = read_manifest(folder)
     name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
     counts = [(name, table, int(rows.get(table, 0)))]

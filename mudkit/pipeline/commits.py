@@ -11,9 +11,9 @@ While a job works and after it was stopped, its folder stands in the output's fo
 No data file is renamed, linked or locked, and each has a name that no other process uses, so the place may be
 a store that is no POSIX folder. Names that begin with ``_`` are passed over by Spark, Arrow and pandas.
 
-Two jobs at one place with the same identity share finished parts; the first manifest counts, and the other job
-reports it. Of jobs with different identities the one that starts last goes on: it removes the folder of the
-other, which finds that out at its next step.
+Two jobs at one place with the same identity share finished parts; the first manifest counts, and the other
+job reports it. Of jobs with different identities the one that starts last goes on: it removes the folder of
+the other, which finds that out at its next step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 
 from mudkit import __version__
 from mudkit.errors import MudkitError, OutputExists, OutputProblem
-from mudkit.files import output_problem, staged_file
+from mudkit.files import Place, arrow_place, is_file, is_folder, output_problem, sizes_below, staged_file
 from mudkit.pipeline.executors import package_folder
 
 FORMAT_VERSION = 1
@@ -40,6 +40,15 @@ _JOB = "_job-"
 _JOB_NAME = re.compile(re.escape(_JOB) + "[0-9a-f]{16}")
 _IDENTITY = "identity.json"
 _SHOWN = 5
+
+
+@dataclass(frozen=True)
+class File:
+    """A complete file of a job; `name` is relative to the output's folder."""
+
+    name: str
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -59,22 +68,16 @@ class Layout:
 
     def is_own(self, name: str) -> bool:
         """Return whether mudkit may have written a file or folder of this name."""
-        names = [self.manifest, *filter(None, self.tables)]
-        is_file = "" in self.tables and re.fullmatch(r"part-.*\.parquet", name) is not None
         is_partial = name.startswith(f".{self.manifest}.partial-")
-        return name in names or is_file or is_partial or _JOB_NAME.fullmatch(name) is not None
+        is_own = name == self.manifest or name in self.tables or is_partial
+        return is_own or self.is_data(name) or _JOB_NAME.fullmatch(name) is not None
 
-    def data_files(self, path: Path) -> list[Path]:
-        """List the data files of an output, whether a manifest names them or not."""
-        files: list[Path] = []
-        for table in self.tables:
-            if table:
-                files += (path / table).rglob("*.parquet") if (path / table).is_dir() else []
-            else:
-                files += path.glob("part-*.parquet") if path.is_dir() else []
-        return sorted(files)
+    def is_data(self, name: str) -> bool:
+        """Return whether a file in the output's folder, by its path there, is a data file."""
+        folder, _, _ = name.rpartition("/")
+        return folder.partition("/")[0] in self.tables and name.endswith(".parquet")
 
-    def read(self, path: Path) -> dict[str, Any] | None:
+    def read(self, path: Place) -> dict[str, Any] | None:
         """Read the manifest; None if there is none."""
         try:
             text = (path / self.manifest).read_text(encoding="utf-8")
@@ -86,31 +89,22 @@ class Layout:
                 return manifest
         return {}
 
-    def write(self, path: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, path: Place, description: Mapping[str, Any]) -> dict[str, Any]:
         """Write the manifest at once; return it."""
         whole = {"format_version": FORMAT_VERSION, **description}
         with staged_file(path / self.manifest) as file:
             file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return whole
 
-    def named(self, manifest: Mapping[str, Any] | None) -> set[str]:
-        """Return the files that a manifest names, relative to the output's folder."""
+    def files(self, manifest: Mapping[str, Any] | None) -> list[File]:
+        """Return the files that a manifest names."""
         files = (manifest or {}).get("files", [])
         listed = files if isinstance(files, list) else [file for table in files.values() for file in table]
-        return {file["name"] for file in listed}
+        return [File(**file) for file in listed]
 
 
 RESULT = Layout("_manifest.json", ("",))
 """Result of a job: Parquet files in one folder."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A complete file of a job; `name` is relative to the output's folder."""
-
-    name: str
-    rows: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -140,32 +134,38 @@ class Job:
         Name of this run, part of the names of its files.
     """
 
-    path: Path
+    path: Place
     layout: Layout
     digest: str
     token: str
 
     @property
-    def folder(self) -> Path:
-        """Folder of the job, which is removed after the commit."""
-        return self.path / f"{_JOB}{self.digest}"
+    def name(self) -> str:
+        """Name of the job's folder, which is removed after the commit."""
+        return f"{_JOB}{self.digest}"
 
     @property
-    def work(self) -> Path:
-        """Folder of intermediate files."""
-        return self.folder / "work"
+    def folder(self) -> Place:
+        """Folder of the job."""
+        return self.path / self.name
 
-    def new_file(self, folder: Path, label: str) -> Path:
-        """Return a place for a new file of this run, which no other task uses."""
-        return folder / f"part-{label}-{self.token}-{uuid.uuid4().hex[:8]}.parquet"
+    @property
+    def work(self) -> str:
+        """Folder of intermediate files, in the output's."""
+        return f"{self.name}/work"
 
-    def file(self, place: Path, rows: int) -> File:
-        """Describe a file that has been written."""
-        return File(place.relative_to(self.path).as_posix(), rows, place.stat().st_size)
+    def new_name(self, folder: str, label: str) -> str:
+        """Return a name for a new file in a folder of the output, which no other task uses."""
+        file = f"part-{label}-{self.token}-{uuid.uuid4().hex[:8]}.parquet"
+        return f"{folder}/{file}" if folder else file
 
     def is_current(self) -> bool:
         """Return whether this machine sees the job's folder, which a later job at the place removes."""
-        return (self.folder / _IDENTITY).is_file()
+        return is_file(self.folder / _IDENTITY)
+
+    def is_own(self, name: str) -> bool:
+        """Return whether this run wrote a file of the output."""
+        return f"-{self.token}-" in name.rpartition("/")[2]
 
     def finish(self, name: str, part: Part) -> None:
         """Record that a part is complete."""
@@ -175,19 +175,23 @@ class Job:
 
     def finished(self) -> dict[str, Part]:
         """Return the complete parts by name: those all of whose files are there."""
+        sizes = files_below(self.path)
         parts = {}
-        folder = self.folder / "done"
-        for place in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        for name in sizes:
+            part = name.removeprefix(f"{self.name}/done/").removesuffix(".json")
+            if name != f"{self.name}/done/{part}.json" or "/" in part or part.startswith("."):
+                continue
             with suppress(FileNotFoundError):  # another job has removed it
-                noted = json.loads(place.read_text(encoding="utf-8"))
+                noted = json.loads((self.path / name).read_text(encoding="utf-8"))
                 files = tuple(File(**file) for file in noted["files"])
-                if not place.name.startswith(".") and not self.unseen(files):
-                    parts[place.name.removesuffix(".json")] = Part(noted["counted"], files)
-        return parts
+                if all(sizes.get(file.name) == file.bytes for file in files):
+                    parts[part] = Part(noted["counted"], files)
+        return dict(sorted(parts.items()))
 
     def unseen(self, files: Iterable[File]) -> list[File]:
         """Return the files that this machine does not see with their bytes."""
-        return [file for file in files if _size(self.path / file.name) != file.bytes]
+        sizes = files_below(self.path)
+        return [file for file in files if sizes.get(file.name) != file.bytes]
 
     def check_seen(self, files: Iterable[File]) -> None:
         """Raise OutputProblem if this machine does not see files that workers wrote."""
@@ -237,7 +241,7 @@ class Committed:
 
 
 def commit(
-    path: Path,
+    path: Place,
     identity: Mapping[str, Any],
     layout: Layout,
     body: Callable[[Job], Mapping[str, Any]],
@@ -252,8 +256,8 @@ def commit(
 
     Parameters
     ----------
-    path : Path
-        Absolute path of the output's folder.
+    path : Path or UPath
+        The output's folder, as an absolute path or an address.
     identity : mapping
         JSON values on which the output depends; mudkit's code is added.
     layout : Layout
@@ -274,9 +278,9 @@ def commit(
     description = json.dumps(whole, indent=2, sort_keys=True, default=str)
     digest = hashlib.sha256(description.encode()).hexdigest()[:16]
     job = Job(path, layout, digest, uuid.uuid4().hex[:8])
-    new_folders = [folder for folder in path.parents if not folder.exists()]
+    new_folders = [f for f in path.parents if not f.exists()] if isinstance(path, Path) else []
     try:
-        _sweep_finished(job)
+        sweep_finished(path, layout)
         refuse_other(path, layout, overwrite=overwrite)
         before = _pinned(path, layout)
         leftovers = _unnamed(job, before)
@@ -293,7 +297,7 @@ def commit(
         is_lost = not job.is_current()
         if is_lost or isinstance(error, MudkitError) or not job.finished():
             _clear(job, own_only=is_lost)
-            _remove_empty(layout, path, new_folders)
+            _remove_empty(job, new_folders)
         if is_lost and isinstance(error, Exception):
             raise job.lost() from error
         if isinstance(error, OSError) and not isinstance(error, MudkitError):
@@ -303,16 +307,17 @@ def commit(
     return Committed(manifest, reused)
 
 
-def refuse_other(path: Path, layout: Layout, *, overwrite: bool) -> None:
+def refuse_other(path: Place, layout: Layout, *, overwrite: bool) -> None:
     """Raise OutputExists if a place holds what a job must not replace; what a stopped job left may stay."""
     if not path.exists():
         return
-    names = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+    at_folder = is_folder(path)
+    names = sorted(file.name for file in path.iterdir()) if at_folder else []
     others = [name for name in names if not layout.is_own(name)]
     is_stopped = layout.manifest not in names and (not names or any(map(_JOB_NAME.fullmatch, names)))
-    if path.is_dir() and not others and (overwrite or is_stopped):
+    if at_folder and not others and (overwrite or is_stopped):
         return
-    kind = "a folder" if path.is_dir() else "a file"
+    kind = "a folder" if at_folder else "a file"
     raise OutputExists(
         f"There is something at {path} already.",
         where=str(path),
@@ -325,45 +330,42 @@ def refuse_other(path: Path, layout: Layout, *, overwrite: bool) -> None:
 
 def _begin(job: Job, description: str) -> None:
     """Remove the folders of other jobs, and open the one of this job."""
-    for folder in _folders(job):
-        if folder != job.folder:
-            remove_tree(folder)
+    for name in _job_names(files_below(job.path)):
+        if name != job.name:
+            remove_tree(job.path / name)
     if not job.is_current():
         remove_tree(job.folder)
         with staged_file(job.folder / _IDENTITY) as file:
             file.write_text(description, encoding="utf-8")
 
 
-def _pinned(path: Path, layout: Layout) -> dict[str, Any] | None:
+def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:
     """Return the manifest of what is at a place; what mudkit 0.2 wrote gets one that names its files.
 
     Without it a reader would take the new files for those of the old output.
     """
     manifest = layout.read(path)
-    has_job = path.is_dir() and any(_JOB_NAME.fullmatch(file.name) for file in path.iterdir())
-    if (manifest is None and has_job) or "files" in (manifest or {}):
+    sizes = files_below(path)
+    if (manifest is None and _job_names(sizes)) or "files" in (manifest or {}):
         return manifest
-    if not (files := layout.data_files(path)):
+    files = [(name, size) for name, size in sizes.items() if layout.is_data(name)]
+    if not files:
         return manifest
     import pyarrow.parquet as pq
 
     tables: dict[str, list[dict[str, Any]]] = {}
-    for file in files:
-        name = file.relative_to(path).as_posix()
-        with file.open("rb") as source:
+    for name, size in files:
+        filesystem, text = arrow_place(path / name)
+        with filesystem.open_input_file(text) as source:
             rows = pq.read_metadata(source).num_rows
-        tables.setdefault(name.partition("/")[0], []).append(
-            {"name": name, "rows": rows, "bytes": file.stat().st_size}
-        )
+        tables.setdefault(name.partition("/")[0], []).append({"name": name, "rows": rows, "bytes": size})
     listed = [file for table in tables.values() for file in table]
     return layout.write(path, {**(manifest or {}), "files": listed if layout is RESULT else tables})
 
 
 def _put(job: Job, before: dict[str, Any] | None, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Write the manifest if all its files are there and nobody else has written one; return it."""
-    listed = manifest["files"]
-    files = listed if isinstance(listed, list) else [file for table in listed.values() for file in table]
-    job.check_seen(File(**file) for file in files)
+    job.check_seen(job.layout.files(manifest))
     if not job.is_current() or job.layout.read(job.path) != before:
         raise job.lost()
     return job.layout.write(job.path, manifest)
@@ -375,85 +377,85 @@ def _by_another(job: Job, before: dict[str, Any] | None) -> dict[str, Any] | Non
     return now if now is not None and now != before and now.get("job") == job.digest else None
 
 
-def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[Path]:
-    named = job.layout.named(manifest)
-    files = job.layout.data_files(job.path)
-    partial = job.path.glob(f".{job.layout.manifest}.partial-*") if job.path.is_dir() else ()
-    return [*partial, *(file for file in files if file.relative_to(job.path).as_posix() not in named)]
+def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
+    """Return what is at the place and is not named by a manifest, but for the folders of jobs."""
+    named = {file.name for file in job.layout.files(manifest)}
+    partial = f".{job.layout.manifest}.partial-"
+    return [
+        name
+        for name in files_below(job.path)
+        if (job.layout.is_data(name) and name not in named) or name.startswith(partial)
+    ]
 
 
-def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[Path]) -> None:
+def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str]) -> None:
     """Remove what a commit replaced, the job's folder, and what stopped runs left.
 
     Files that appeared since the job began may be those of a job that goes on, which removes them itself.
     """
-    named = job.layout.named(job.layout.read(job.path))
-    replaced = [job.path / name for name in sorted(job.layout.named(before))]
-    for file in {*replaced, *leftovers, *_own_files(job)}:
-        if file.relative_to(job.path).as_posix() not in named:
-            _remove(file)
+    replaced = {file.name for file in job.layout.files(before)}
+    for name in _unnamed(job, job.layout.read(job.path)):
+        if name in replaced or name in leftovers or job.is_own(name):
+            _remove(job.path / name)
     remove_tree(job.folder)
-    _remove_empty(job.layout, job.path, [])
+    _remove_empty(job, [])
 
 
 def _clear(job: Job, *, own_only: bool) -> None:
     """Remove the files of a job that ended without a manifest."""
-    named = job.layout.named(job.layout.read(job.path))
-    for file in _own_files(job) if own_only else job.layout.data_files(job.path):
-        if file.relative_to(job.path).as_posix() not in named:
-            _remove(file)
+    for name in _unnamed(job, job.layout.read(job.path)):
+        if job.is_own(name) or not own_only:
+            _remove(job.path / name)
     remove_tree(job.folder)
 
 
-def _own_files(job: Job) -> list[Path]:
-    return [file for file in job.layout.data_files(job.path) if f"-{job.token}-" in file.name]
-
-
-def _sweep_finished(job: Job) -> None:
-    """Remove the folder of a job that was stopped after its manifest was written."""
-    manifest = job.layout.read(job.path)
-    for folder in _folders(job) if manifest is not None else ():
-        if folder.name == f"{_JOB}{manifest.get('job')}":
-            remove_tree(folder)
-
-
-def sweep_finished(path: Path, layout: Layout) -> None:
+def sweep_finished(path: Place, layout: Layout) -> None:
     """Remove what a job left that was stopped after its manifest was written."""
-    _sweep_finished(Job(path, layout, "", ""))
+    manifest = layout.read(path)
+    if manifest is not None and manifest.get("job"):
+        remove_tree(path / f"{_JOB}{manifest['job']}")
 
 
-def _folders(job: Job) -> list[Path]:
-    if not job.path.is_dir():
-        return []
-    return [folder for folder in job.path.iterdir() if _JOB_NAME.fullmatch(folder.name)]
+def files_below(path: Place) -> dict[str, int]:
+    """Return the sizes of all files of an output by their names, also while other jobs remove some."""
+    while True:
+        try:
+            return sizes_below(path) if path.exists() else {}
+        except FileNotFoundError:
+            continue
 
 
-def _remove_empty(layout: Layout, path: Path, parents: Sequence[Path]) -> None:
+def _job_names(files: Iterable[str]) -> set[str]:
+    """Return the names of the folders of jobs."""
+    return {top for top in (name.partition("/")[0] for name in files) if _JOB_NAME.fullmatch(top)}
+
+
+def _remove_empty(job: Job, parents: Sequence[Path]) -> None:
     """Remove the empty folders of dates and tables, and those that were made for the output."""
-    for table in filter(None, layout.tables):
-        for folder in [*(path / table).glob("*"), path / table] if (path / table).is_dir() else ():
+    if not isinstance(job.path, Path):
+        return
+    for table in filter(None, job.layout.tables):
+        folder = job.path / table
+        for empty in [*folder.glob("*"), folder] if folder.is_dir() else ():
             with suppress(OSError):  # it is a file, or holds something
-                folder.rmdir()
+                empty.rmdir()
     with suppress(OSError):
-        for folder in [path, *parents]:
-            folder.rmdir()
+        for empty in [job.path, *parents]:
+            empty.rmdir()
 
 
-def _remove(file: Path) -> None:
+def _remove(file: Place) -> None:
     with suppress(FileNotFoundError):
         file.unlink()
 
 
-def remove_tree(folder: Path) -> None:
+def remove_tree(folder: Place) -> None:
     """Remove a folder, if it is there."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _size(file: Path) -> int:
-    try:
-        return int(file.stat().st_size)
-    except OSError:
-        return -1
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with suppress(Exception):  # what cannot be removed stays, and is read by nobody
+            folder.fs.rm(folder.path, recursive=True)
 
 
 @functools.cache

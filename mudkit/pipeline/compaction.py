@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mudkit.files import arrow_place
+from mudkit.files import Place, arrow_place
 from mudkit.pipeline.commits import File, Job
 from mudkit.pipeline.tasks import FILE_BYTES, GROUP_ROWS, PartWriter
 from mudkit.trace.schema import SCHEMAS, epoch_us
@@ -68,7 +67,7 @@ def write_by_date(job: Job, name: str, rows: pa.Table, label: str, max_rows: int
     rows = _sorted(name, rows.cast(SCHEMAS[name]))
     days = epoch_us(rows["ts"]) // _US_PER_DAY
     edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(rows)]
-    with PartWriter(job, job.work / name, label) as writer:
+    with PartWriter(job, f"{job.work}/{name}", label) as writer:
         for first, last in pairwise(edges):
             for begin in range(first, last, max_rows):
                 writer.write(rows.slice(begin, min(max_rows, last - begin)))
@@ -163,7 +162,7 @@ def merge(job: Job, merges: Iterable[Merge]) -> list[File]:
     """Write files of the trace."""
     files: list[File] = []
     for of in merges:
-        folder = job.path / of.table if of.date is None else job.path / of.table / f"date={of.date}"
+        folder = of.table if of.date is None else f"{of.table}/date={of.date}"
         places = [job.path / name for name in of.files]
         # The size was estimated, and a little more than a file's is no reason for a second one.
         with PartWriter(job, folder, f"{of.number:05d}", file_bytes=2 * FILE_BYTES) as writer:
@@ -184,7 +183,7 @@ def merge(job: Job, merges: Iterable[Merge]) -> list[File]:
 class _Cursor:
     """Rows of a file that is sorted by time, from a time on."""
 
-    def __init__(self, place: Path, low_us: int) -> None:
+    def __init__(self, place: Place, low_us: int) -> None:
         self._place, self._low_us = place, low_us
         self._metadata = _metadata(place)
         column = self._metadata.schema.names.index("ts")
@@ -211,14 +210,14 @@ class _Cursor:
             self._rest = None
 
 
-def read_groups(place: Path, groups: Sequence[int], metadata: pq.FileMetaData | None = None) -> pa.Table:
+def read_groups(place: Place, groups: Sequence[int], metadata: pq.FileMetaData | None = None) -> pa.Table:
     """Read row groups of a file, which is open only meanwhile: a task reads more files than may be open."""
     filesystem, name = arrow_place(place)
     with filesystem.open_input_file(name) as source, pq.ParquetFile(source, metadata=metadata) as file:
         return file.read_row_groups(list(groups))
 
 
-def read_where(place: Path, column: str, value: int) -> pa.Table | None:
+def read_where(place: Place, column: str, value: int) -> pa.Table | None:
     """Read the row groups all of whose rows have a value; None if there are none."""
     metadata = _metadata(place)
     number_of = metadata.schema.names.index(column)
@@ -230,7 +229,7 @@ def read_where(place: Path, column: str, value: int) -> pa.Table | None:
     return read_groups(place, groups, metadata).drop_columns([column]) if groups else None
 
 
-def _metadata(place: Path) -> pq.FileMetaData:
+def _metadata(place: Place) -> pq.FileMetaData:
     filesystem, name = arrow_place(place)
     with filesystem.open_input_file(name) as source:
         return pq.read_metadata(source)

@@ -7,7 +7,6 @@ and the rows that they need of other dates (a window, a horizon, an interval ove
 from __future__ import annotations
 
 import datetime as dt
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +27,7 @@ from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.files import place
+from mudkit.files import Place, PlaceLike, place
 from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.commits import RESULT, Job, Part, commit
@@ -40,7 +38,7 @@ from mudkit.pipeline.tables import read_files
 from mudkit.pipeline.tasks import publish, write_frame
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
-from mudkit.trace.folder import dataset, table_files
+from mudkit.trace.folder import dataset, files_by_date
 from mudkit.trace.schema import READS, epoch_us
 
 _DAY_US = 86_400_000_000
@@ -58,7 +56,7 @@ class JobReport(Displayed):
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         A folder of Parquet files.
     rows : int
         The number of rows in all of them.
@@ -67,7 +65,7 @@ class JobReport(Displayed):
     duration_s : float
     """
 
-    path: Path
+    path: Place
     rows: int
     parts: int
     parts_reused: int
@@ -104,10 +102,10 @@ class _Trace:
     """The tables of a trace by date, and the filter of positions."""
 
     spark: SparkSession
-    tables: Mapping[str, Mapping[dt.date, Sequence[Path]]]
+    tables: Mapping[str, Mapping[dt.date, Sequence[Place]]]
     where: str | Predicate | None
 
-    def files(self, table: str, low_us: int | None, high_us: int | None) -> list[Path]:
+    def files(self, table: str, low_us: int | None, high_us: int | None) -> list[Place]:
         """List the files of the dates that overlap ``[low_us, high_us)``."""
         return [
             file
@@ -189,10 +187,10 @@ JOBS: Mapping[str, Callable[..., DataFrame]] = {
 def run_job(
     spark: SparkSession,
     job: str,
-    trace: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    trace: PlaceLike,
+    path: PlaceLike,
     *,
-    reads: str | os.PathLike[str] | None = None,
+    reads: PlaceLike | None = None,
     where: str | Predicate | None = None,
     dates: int | None = None,
     overwrite: bool = False,
@@ -252,7 +250,7 @@ def run_job(
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
         )
     if is_label and reads is not None:
-        check_folders(Path(trace), Path(reads))
+        check_folders(place(trace), place(reads))
     spans = _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:
@@ -279,10 +277,10 @@ def run_job(
             files = [file for part in parts for file in part.files]
             return {"name": job, **publish(spark, stage, files)}
 
-    at = place(path).absolute()
+    at = place(path, "result").absolute()
     done = commit(at, identity, RESULT, body, overwrite=overwrite)
     duration_s = time.monotonic() - started
-    return JobReport(Path(path), done.manifest["rows"], len(spans), done.reused, duration_s)
+    return JobReport(at, done.manifest["rows"], len(spans), done.reused, duration_s)
 
 
 def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[], DataFrame]]) -> list[Part]:
@@ -369,17 +367,12 @@ def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
 
 def _open(
     spark: SparkSession,
-    positions: str | os.PathLike[str],
-    reads: str | os.PathLike[str],
+    positions: PlaceLike,
+    reads: PlaceLike,
     where: str | Predicate | None,
 ) -> _Trace:
-    tables: dict[str, dict[dt.date, list[Path]]] = {}
-    for table, path in (("positions", positions), ("reads", reads)):
-        of_date = tables[table] = {}
-        for file in table_files(path, table):
-            date = dt.date.fromisoformat(file.parent.name.removeprefix("date="))
-            of_date.setdefault(date, []).append(file)
-    return _Trace(spark, tables, where)
+    by_date = {"positions": files_by_date(positions, "positions"), "reads": files_by_date(reads, "reads")}
+    return _Trace(spark, by_date, where)
 
 
 def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
@@ -399,10 +392,10 @@ def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
     return [_Span(low, high) for low, high in pairwise(edges)]
 
 
-def _files(trace: _Trace) -> list[tuple[str, int, int]]:
-    """Return what identifies the trace's files: name, size and, on this machine, time of modification."""
+def _files(trace: _Trace) -> list[tuple[str, int, float]]:
+    """Return what identifies the trace's files: name, size and time of modification."""
     return [
-        (file.name, file.stat().st_size, file.stat().st_mtime_ns if isinstance(file, Path) else 0)
+        (file.name, file.stat().st_size, file.stat().st_mtime)
         for table in trace.tables
         for file in trace.files(table, None, None)
     ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +14,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, TraceContentError
-from mudkit.files import place
+from mudkit.files import Place as FilePlace
+from mudkit.files import PlaceLike, place, spark_place
 from mudkit.pipeline._session import session
 from mudkit.pipeline.commits import RESULT, Job, commit
 from mudkit.pipeline.executors import check_workers
@@ -180,7 +179,7 @@ def ddl(schema: pa.Schema) -> str:
 
 @check_arguments(types=False)
 def read(
-    spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
+    spark: SparkSession, path: PlaceLike, table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
     """Read one table of a trace folder.
 
@@ -210,14 +209,14 @@ def read(
 
 
 def read_files(
-    spark: SparkSession, files: Sequence[Path], table: str, *, where: str | Predicate | None = None
+    spark: SparkSession, files: Sequence[FilePlace], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
     """Read rows of one table from its files: of a whole table, or of some of its dates."""
     schema = ddl(SCHEMAS[table])
     if not files:
         frame = spark.createDataFrame([], schema)
     else:
-        places = [str(file.absolute()) for file in files]
+        places = [spark_place(file) for file in files]
         frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
     if where is None:
         return frame
@@ -227,7 +226,7 @@ def read_files(
 
 
 @check_arguments(types=False)
-def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, which its manifest makes complete.
 
     Tasks write the files, and copy them to their place when all are complete; ``_manifest.json``, which names
@@ -259,7 +258,7 @@ def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = F
         part = write_frame(job, "00000", frame, is_recorded=False)
         return publish(frame.sparkSession, job, part.files)
 
-    at = place(path).absolute()
+    at = place(path, "result").absolute()
     identity = {"job": "write", "run": uuid.uuid4().hex}
     return int(commit(at, identity, RESULT, body, overwrite=overwrite).manifest["rows"])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mudkit import errors
-from mudkit.files import arrow_place, output_problem
+from mudkit.files import Place, output_problem, staged_file
 from mudkit.pipeline.commits import File, Job, Part
 from mudkit.pipeline.executors import provide
 
@@ -47,31 +49,33 @@ class PartWriter:
     Parameters
     ----------
     job : Job
-    folder : Path
-        Folder of the files, which is created.
+    folder : str
+        Folder of the files in the output's, which is created.
     label : str
         Label in the files' names: sorted by it, files are in the order of the parts.
     file_bytes : int
         Size at which a file ends.
     """
 
-    def __init__(self, job: Job, folder: Path, label: str, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, job: Job, folder: str, label: str, file_bytes: int = FILE_BYTES) -> None:
         self._job, self._folder, self._label, self._file_bytes = job, folder, label, file_bytes
         self._waiting: list[pa.Table] = []
-        self._place: Path | None = None
         self._stack = ExitStack()
+        self._file: _OpenFile | None = None
         self._rows = 0
         self.files: list[File] = []
 
     def __enter__(self) -> PartWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is None:
-            self.end_group()
-            self._end_file()
-        else:
-            self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        self.end_group()
+        self._end_file()
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
@@ -89,37 +93,52 @@ class PartWriter:
         if not tables:
             return
         table = pa.concat_tables(tables, promote_options="default")
-        if self._place is not None and not self._writer.schema.equals(table.schema):
+        if self._file is not None and not self._file.writer.schema.equals(table.schema):
             self._end_file()
-        if self._place is None:
-            self._begin_file(table.schema)
-        self._writer.write_table(table, row_group_size=len(table))
+        if self._file is None:
+            self.begin_file(table.schema)
+        assert self._file is not None
+        self._file.writer.write_table(table, row_group_size=len(table))
         self._rows += len(table)
-        if self._sink.tell() >= self._file_bytes:
+        if self._file.sink.tell() >= self._file_bytes:
             self._end_file()
 
-    def _begin_file(self, schema: pa.Schema) -> None:
-        self._place = self._job.new_file(self._folder, f"{self._label}-{len(self.files):05d}")
-        self._sink, self._writer = self._stack.enter_context(_parquet_file(self._place, schema))
-        self._rows = 0
+    def begin_file(self, schema: pa.Schema) -> None:
+        """Begin a file, which may stay without rows."""
+        name = self._job.new_name(self._folder, f"{self._label}-{len(self.files):05d}")
+        staging = self._stack.enter_context(new_file(self._job.path / name))
+        sink = self._stack.enter_context(pa.OSFile(str(staging), "wb"))
+        writer = self._stack.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
+        self._file, self._rows = _OpenFile(name, staging, sink, writer), 0
 
     def _end_file(self) -> None:
-        if self._place is not None:
+        if self._file is not None:
+            self._file.writer.close()
+            self._file.sink.close()
+            size_bytes = self._file.staging.stat().st_size
             self._stack.close()
-            self.files.append(self._job.file(self._place, self._rows))
-            self._place = None
+            self.files.append(File(self._file.name, self._rows, size_bytes))
+            self._file = None
+
+
+class _OpenFile(NamedTuple):
+    """A file that is being written; `staging` is a file of this machine."""
+
+    name: str
+    staging: Path
+    sink: pa.NativeFile
+    writer: pq.ParquetWriter
 
 
 @contextmanager
-def _parquet_file(place: Path, schema: pa.Schema) -> Iterator[tuple[pa.NativeFile, pq.ParquetWriter]]:
-    """Open a Parquet file; times are microseconds in UTC."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    filesystem, name = arrow_place(place)
-    with (
-        filesystem.open_output_stream(name) as sink,
-        pq.ParquetWriter(sink, schema, compression="zstd") as writer,
-    ):
-        yield sink, writer
+def new_file(at: Place) -> Iterator[Path]:
+    """Write a file whose name nobody else uses; for a store a temporary file is put there whole."""
+    if isinstance(at, Path):
+        at.parent.mkdir(parents=True, exist_ok=True)
+        yield at
+    else:
+        with staged_file(at) as staging:
+            yield staging
 
 
 def run_tasks(
@@ -156,7 +175,7 @@ def run_tasks(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 name, item = todo[number]
-                yield from _answer(job, name, lambda name=name, item=item: work(name, item), is_recorded)
+                yield from _answer(job, name, partial(work, name, item), is_recorded)
 
     provide(spark)
     numbers = spark.range(0, len(todo), 1, min(len(todo), _MAX_TASKS))
@@ -195,14 +214,11 @@ def _write_batches(
 ) -> Part:
     rows = 0
     with PartWriter(job, job.work, label) as writer:
+        if with_empty:
+            writer.begin_file(schema)
         for batch in batches:
             rows += len(batch)
             writer.write(pa.Table.from_batches([batch]).cast(schema))
-    if with_empty:
-        place = job.new_file(job.work, label)
-        with _parquet_file(place, schema):
-            pass
-        return Part(0, (job.file(place, 0),))
     return Part(rows, tuple(writer.files))
 
 
@@ -217,11 +233,13 @@ def publish(spark: SparkSession, job: Job, files: Sequence[File]) -> dict[str, A
 
 
 def _copy(job: Job, name: str, file: File) -> Part:
-    place = job.new_file(job.path, name.removeprefix("file-"))
-    with (job.path / file.name).open("rb") as source, place.open("wb") as sink:
-        while data := source.read(_COPY_BYTES):
-            sink.write(data)
-    return Part(None, (job.file(place, file.rows),))
+    copy = job.new_name("", name.removeprefix("file-"))
+    with (job.path / file.name).open("rb") as source, new_file(job.path / copy) as staging:
+        with staging.open("wb") as sink:
+            while data := source.read(_COPY_BYTES):
+                sink.write(data)
+        size_bytes = staging.stat().st_size
+    return Part(None, (File(copy, file.rows, size_bytes),))
 
 
 def check_rows(job: Job, what: str, expected: int, found: int) -> None:
@@ -277,7 +295,7 @@ def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Place) -> Iterator[None]:
     """Raise Spark's errors about a full disk or a read-only folder as OutputProblem."""
     try:
         yield

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import words
 from mudkit.errors import MudkitError
-from mudkit.files import free_name, sha256, staged_folder, sweep_killed
+from mudkit.files import Place, free_name, is_folder, sha256, sizes_below, staged_folder, sweep_killed
 from mudkit.progress import is_enabled
 from mudkit.report.page import DETAILS, SUMMARY
 from mudkit.report.parameters import check, check_inputs, inputs
@@ -156,7 +156,7 @@ def finished_run(
     return find_finished(Path(build).expanduser(), template, request["fingerprint"])
 
 
-def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Place]) -> dict[str, Any]:
     """Return what a run depends on, with its fingerprint: the beginning of its manifest."""
     request: dict[str, Any] = {
         "report": template,
@@ -196,7 +196,7 @@ class _Stages:
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path]) -> float:
+def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Place]) -> float:
     """Estimate the duration on two quiet cores, seconds: measured on the samples and on recorded traces."""
     fixed_s, per_mb_s = _DURATIONS[template]
     packed_mb = sum(_packed_mb(path) for path in files)
@@ -218,10 +218,10 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path])
     return expected_s
 
 
-def _packed_mb(path: Path) -> float:
+def _packed_mb(path: Place) -> float:
     """Return the size of a file or folder, as if it were packed with gzip."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size * (0.25 if file.suffix == ".csv" else 1.0) for file in files) / 1e6
+    sizes = sizes_below(path) if is_folder(path) else {path.name: path.stat().st_size}
+    return sum(size * (0.25 if name.endswith(".csv") else 1.0) for name, size in sizes.items()) / 1e6
 
 
 def provenance(

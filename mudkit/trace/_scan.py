@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
-from mudkit.files import existing, output_problem, work_folder
+from mudkit.files import PlaceLike, existing, output_problem, work_folder
 from mudkit.trace.folder import is_trace
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
@@ -22,7 +21,7 @@ from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
 @check_arguments(types=False)
 def scan(
-    path: str | os.PathLike[str], *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any
+    path: PlaceLike, *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any
 ) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
@@ -34,7 +33,7 @@ def scan(
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or UPath
         As for :func:`mudkit.trace.load`.
     batch_rows : int
         Maximum number of rows of a piece, which holds whole devices; a device with more rows is one piece.
@@ -64,11 +63,11 @@ def scan(
     ...         print(len(piece.positions), piece.rejected_by_reason())
     """
     given = Options(**options)
-    path = existing(path, "trace")
-    if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, **vars(given))
-        return Scan(lambda folder: FolderPieces(path, batch_rows, folder), batch_rows)
-    plan = given.plan(path)
+    at = existing(path, "trace")
+    if is_trace(at):
+        refuse_for_folder(at, **vars(given))
+        return Scan(lambda folder: FolderPieces(at, batch_rows, folder), batch_rows)
+    plan = given.plan(at)
     return Scan(lambda folder: FilePieces(plan, batch_rows, folder), batch_rows)
 
 

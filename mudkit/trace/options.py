@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
-from mudkit.files import sha256
+from mudkit.files import Place, sha256
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
@@ -123,12 +122,12 @@ class Options:
             if not is_allowed:
                 raise unusable(name, getattr(self, name), expected)
 
-    def plan(self, path: Path) -> LoadPlan:
+    def plan(self, path: Place) -> LoadPlan:
         """Recognise a file or folder, and return the plan to load it.
 
         Parameters
         ----------
-        path : Path
+        path : Path or UPath
             An existing file or folder, but no trace folder.
         """
         columns = {
@@ -150,7 +149,7 @@ class Options:
         return replace(log, time_unit="auto", header=True)
 
 
-def refuse_for_folder(path: Path, **options: object) -> None:
+def refuse_for_folder(path: Place, **options: object) -> None:
     """Raise an error for options, by the names of :class:`Options`, that have no effect on a trace folder."""
     defaults = {field.name: field.default for field in fields(Options)}
     given = {name: value for name, value in options.items() if value not in (None, "", {}, defaults[name])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, lines_of
 from mudkit.trace.formats.columns import REPROJECT
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
@@ -104,12 +104,12 @@ class Parsed:
     bad: pa.Table
 
 
-def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
+def parsed_batches(plan: LoadPlan, files: list[Place] | None = None) -> Iterator[Parsed]:
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
     return (parsed for file in files or plan.source.files() for _, parsed in _parse_file(plan, file))
 
 
-def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
+def _parse_file(plan: LoadPlan, file: Place) -> Iterator[tuple[Batch, Parsed]]:
     """Parse a file; its local times can be used only if no time of the source names a zone.
 
     Of a source that begins with local times, times are therefore read twice.
@@ -232,7 +232,7 @@ def malformed_rows(batch: Batch) -> pa.Table:
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
-def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
+def no_rows(file: Place, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
     """Return the error for a file without rows; ``marked`` counts those that are no positions, by reason."""
     if marked:
         return TraceContentError(
@@ -252,7 +252,7 @@ def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "
 
 
 def refuse_mostly_bad(
-    file: Path,
+    file: Place,
     rows: int,
     bad: pa.Table,
     expected: str,
@@ -344,7 +344,7 @@ def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
 
 
-def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Path, Batch, pa.Table]]:
+def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Place, Batch, pa.Table]]:
     """Iterate over the batches with rows that cannot be read for this reason: file, batch and these rows."""
     for file in plan.source.files():
         for batch, parsed in _parse_file(plan, file):

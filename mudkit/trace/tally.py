@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit.files import Place
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import Parsed, check_parsed, parsed_batches
@@ -101,7 +101,7 @@ def check_source(plan: LoadPlan) -> None:
     pa.default_memory_pool().release_unused()  # blocks of a large file, which Arrow would keep
 
 
-def _batches(plan: LoadPlan, files: list[Path]) -> Iterable[Parsed]:
+def _batches(plan: LoadPlan, files: list[Place]) -> Iterable[Parsed]:
     """Iterate over the batches that hold rows."""
     return (batch for batch in parsed_batches(plan, files) if len(batch.good) or len(batch.bad))
 

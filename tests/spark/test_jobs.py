@@ -186,6 +186,10 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
     monkeypatch.setattr(jobs, "_write", write)
     changed = next((copy / "positions").rglob("*.parquet"))
     pq.write_table(pq.read_table(changed).replace_schema_metadata({"x": "y"}), changed)
+    manifest = json.loads((copy / "trace.json").read_text())
+    (entry,) = (file for file in manifest["files"]["positions"] if copy / file["name"] == changed)
+    entry["bytes"] = changed.stat().st_size
+    (copy / "trace.json").write_text(json.dumps(manifest))
     options = {"bucket_s": 1800, "where": "lat > 0", "dates": 2}
     assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_reused == 0
     assert list_names(tmp_path) == ["copy", "out"]

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import existing
-from mudkit.trace.folder import is_trace
+from mudkit.files import Place, existing, is_folder, sizes_below
+from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
     Batch,
@@ -78,7 +78,7 @@ from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 from mudkit.trace.values import coordinates
 
-Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
+Reader: TypeAlias = Callable[[Place, dict[str, str]], Iterator[Batch]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Format:
     read: Reader
     patterns: tuple[str, ...] = ()
     fits: Callable[[bytes], bool] = lambda head: False
-    names: Callable[[Path], list[str]] | None = None
+    names: Callable[[Place], list[str]] | None = None
     is_fixed: bool = False
     is_named: bool = False
     is_device: bool = False
@@ -150,7 +150,7 @@ class Source:
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The file, or the folder of files.
     format : str
         A key of :data:`FORMATS`.
@@ -164,7 +164,7 @@ class Source:
         Number of a folder's other files by the suffix of their names.
     """
 
-    path: Path
+    path: Place
     format: str
     columns: dict[str, str]
     members: tuple[str, ...] = ()
@@ -181,11 +181,11 @@ class Source:
         """True if rows can only be reads."""
         return FORMATS[self.format].holds_reads
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Place]:
         """Return the files that hold the rows, in a fixed order."""
         return [self.path / name for name in self.members] or [self.path]
 
-    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
+    def batches(self, files: list[Place] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
@@ -198,7 +198,7 @@ class Source:
         """
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
         for file in files or self.files():
-            name = file.relative_to(self.path).as_posix() if self.members else file.name
+            name = self._name_of(file)
             folder, has_rows = PurePosixPath(name).parent, False
             try:
                 for batch in self._batches(file):
@@ -212,7 +212,13 @@ class Source:
                 nothing = pa.table({column: pa.array([], pa.string()) for column in REQUIRED})
                 yield Batch(nothing, np.zeros(0, dtype=np.int64), name, [Malformed(1, "", NO_ROWS)])
 
-    def _batches(self, file: Path) -> Iterator[Batch]:
+    def _name_of(self, file: Place) -> str:
+        """Return the name of a file; in a folder its path there."""
+        if not self.members:
+            return file.name
+        return PurePosixPath(file.as_posix()).relative_to(self.path.as_posix()).as_posix()
+
+    def _batches(self, file: Place) -> Iterator[Batch]:
         columns = {column: name for column, name in self.columns.items() if column not in self.in_paths}
         try:
             yield from FORMATS[self.format].read(file, columns)
@@ -261,7 +267,7 @@ def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
 
 
 def recognise(
-    path: Path,
+    path: Place,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
     required: Collection[str] = REQUIRED,
@@ -295,14 +301,14 @@ def recognise(
             expected="some of " + ", ".join(COLUMNS),
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
-    source = (_folder if path.is_dir() else _file)(path, format, columns, required)
+    source = (_folder if is_folder(path) else _file)(path, format, columns, required)
     if columns and FORMATS[source.format].is_fixed:
         raise fixed_columns(source.format, columns)
     return source
 
 
 def _file(
-    path: Path,
+    path: Place,
     format: str,  # noqa: A002
     columns: dict[str, str],
     required: Collection[str],
@@ -338,12 +344,12 @@ def _joined(names: list[str], in_path: tuple[str, ...]) -> list[str]:
     return [*names, *(name for name in in_path if name not in names)]
 
 
-def _mapped(path: Path, kind: str, columns: dict[str, str], names: list[str]) -> Source:
+def _mapped(path: Place, kind: str, columns: dict[str, str], names: list[str]) -> Source:
     """Return the source of a file with a mapping of columns, some of which its path names."""
     return Source(path, kind, columns, in_paths=frozenset(c for c in columns if columns[c] not in names))
 
 
-def _kind(path: Path, head: bytes) -> str:
+def _kind(path: Place, head: bytes) -> str:
     """Return the format of a file by its first bytes, or by its name; ``csv`` for any other text."""
     name = bare_name(path).lower()
     fitting = [kind for kind, entry in FORMATS.items() if entry.fits(head)]
@@ -352,7 +358,7 @@ def _kind(path: Path, head: bytes) -> str:
 
 
 def _table(
-    path: Path,
+    path: Place,
     names: list[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -372,7 +378,7 @@ def _table(
     return "csv", resolve(path, names, columns, required=required)
 
 
-def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
+def _folder(path: Place, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if is_trace(path):
         raise ParameterError(
             f"{path} is a trace folder already.",
@@ -427,7 +433,7 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     return replace(source, passed_over=dict(sorted(passed_over.items())))
 
 
-def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _without_others(path: Place, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return a folder's files by kind, without those beside the traces.
 
     These are tables in folders, descriptions in JSON, lists in text, and what Google exports beside a
@@ -452,7 +458,7 @@ def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str
     return by_kind
 
 
-def _head(file: Path) -> bytes:
+def _head(file: Place) -> bytes:
     """Return the beginning of a file; nothing if it is empty."""
     try:
         return peek(file)
@@ -461,7 +467,7 @@ def _head(file: Path) -> bytes:
 
 
 def _tables(
-    path: Path,
+    path: Place,
     members: tuple[str, ...],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -490,7 +496,7 @@ def _tables(
     return replace(first, path=path, members=members)
 
 
-def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
+def _check_first(path: Place, kind: str, members: tuple[str, ...]) -> None:
     """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
     name, head = next(((name, head) for name in members if (head := _head(path / name))), ("", b""))
     if not name or FORMATS[kind].fits(head):
@@ -506,11 +512,13 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
-def _names(path: Path) -> set[str]:
+def _names(path: Place) -> set[str]:
     """Return the paths of a folder's files in it.
 
     Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
     """
+    if not isinstance(path, Path):
+        return _names_in_store(path)
     names: set[str] = set()
     for place, folders, files in os.walk(path):
         folders[:] = [
@@ -519,6 +527,19 @@ def _names(path: Path) -> set[str]:
         folder = Path(place).relative_to(path)
         names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
     return names
+
+
+def _names_in_store(path: Place) -> set[str]:
+    """Return the same of a folder of a store, by one listing."""
+    names = [PurePosixPath(name) for name in sizes_below(path)]
+    traces = {name.parent for name in names if name.name == MANIFEST}
+    return {
+        name.as_posix()
+        for name in names
+        if traces.isdisjoint(name.parents)
+        and not name.name.startswith(".")
+        and not any(part.startswith((".", "_")) for part in name.parent.parts)
+    }
 
 
 def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:

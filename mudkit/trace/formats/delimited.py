@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import (
     FIELDS,
     HEAD_BYTES,
@@ -43,7 +43,7 @@ _BREAK, _OPEN = "\x1e", "\x1f"
 """Control characters for a line end in a quoted text, and for a row whose quotation mark is not closed."""
 
 
-def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
+def dialect_of(file: Place, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
     """Return the form of a table, from the beginning of its content (``head``, if it was read already).
 
     The separator is the one that divides most lines into the same number of fields, outside quotation marks.
@@ -121,7 +121,7 @@ def _is_windows(head: bytes) -> bool:
     return False
 
 
-def _refuse_binary(file: Path, head: bytes, line: str) -> None:
+def _refuse_binary(file: Place, head: bytes, line: str) -> None:
     if "\0" in line or "\ufffd" in line or not (line.isprintable() or "\t" in line):
         raise other_format(file, "text, for instance CSV", head=head)
 
@@ -180,7 +180,7 @@ def _unique(names: list[str]) -> list[str]:
     return [f"{name} ({i})" if name in names[:i] else name for i, name in enumerate(names)]
 
 
-def _no_header(file: Path, line: str) -> TraceFormatError:
+def _no_header(file: Place, line: str) -> TraceFormatError:
     return TraceFormatError(
         f"{file.name} has no header.",
         where=str(file),
@@ -191,13 +191,13 @@ def _no_header(file: Path, line: str) -> TraceFormatError:
     )
 
 
-def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_delimited(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read a text table, also compressed; ``columns`` maps mudkit's names to the file's."""
     yield from _read(file, dialect_of(file, columns.values()), columns)
 
 
 def read_lines(
-    file: Path,
+    file: Place,
     names: list[str],
     delimiter: str,
     *,
@@ -214,7 +214,7 @@ def read_lines(
     yield from _read(file, dialect, columns or {name: name for name in names})
 
 
-def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Batch]:
+def _read(file: Place, dialect: Dialect, columns: dict[str, str]) -> Iterator[Batch]:
     malformed: list[Malformed] = []
 
     def set_aside(row: pa_csv.InvalidRow) -> str:
@@ -252,7 +252,7 @@ def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Bat
 
 
 @contextmanager
-def _text(file: Path, dialect: Dialect) -> Iterator[pa.NativeFile]:
+def _text(file: Place, dialect: Dialect) -> Iterator[pa.NativeFile]:
     """Open a file as UTF-8: other bytes would not come through to the handler of malformed rows."""
     with opened(file) as stream:
         yield pa.transcoding_input_stream(stream, dialect.encoding, "utf-8")
@@ -373,7 +373,7 @@ def _unmarked(text: str) -> tuple[str, bool]:
     return text, False
 
 
-def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
+def lines_of(file: Place, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
     """Iterate over rows as they stand in the file: number of the row, number of its first line, and text.
 
     Empty lines are no rows, as in :class:`Batch`; a quoted text may span lines.
@@ -398,7 +398,7 @@ def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tu
 
 def _numbered(
     reader: Iterable[pa.RecordBatch],
-    file: Path,
+    file: Place,
     columns: dict[str, str],
     dialect: Dialect,
     malformed: list[Malformed],

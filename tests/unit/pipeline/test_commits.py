@@ -49,21 +49,25 @@ def kill_writer(out, where):
 
 def write_part(job, name, rows=1):
     """Write a part, a file with one row by default, into the job's folder."""
-    place = job.new_file(job.work, name)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"part": [name] * rows}), place)
-    part = Part(rows, (job.file(place, rows),))
+    part = Part(rows, (put(job, job.new_name(job.work, name), [name] * rows),))
     job.finish(name, part)
     return part
+
+
+def put(job, file, values):
+    place = job.path / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"part": values}), place)
+    return File(file, len(values), place.stat().st_size)
 
 
 def publish(job, parts):
     """Copy the files of parts to the output; return the manifest."""
     files = []
     for file in (file for part in parts for file in part.files):
-        place = job.new_file(job.path, "x")
-        place.write_bytes((job.path / file.name).read_bytes())
-        files.append(vars(job.file(place, file.rows)))
+        copy = job.new_name("", "x")
+        (job.path / copy).write_bytes((job.path / file.name).read_bytes())
+        files.append(vars(file) | {"name": copy})
     return {"rows": sum(file["rows"] for file in files), "files": files}
 
 

@@ -1,0 +1,183 @@
+"""Sources and traces at addresses: the same rows as from a path, whatever the store can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from trace_samples import SAMPLES
+from webhdfs_server import webhdfs_server
+
+from mudkit import trace
+from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, TraceFormatError
+from mudkit.files import place
+from mudkit.trace.folder import MANIFEST, read_manifest, table_files
+
+TABLES = ("positions", "reads", "rejected", "fares")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with webhdfs_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["path", "file", "memory", "webhdfs"])
+def store(request, tmp_path):
+    """Return a folder of its own in each kind of place."""
+    if request.param == "path":
+        return tmp_path
+    if request.param == "file":
+        return place(tmp_path.as_uri())
+    if request.param == "memory":
+        return place(f"memory://{tmp_path.name}")
+    return place(f"{request.getfixturevalue('server').address}/{tmp_path.name}")
+
+
+def put(folder, files, server):
+    """Store files, and return the text that names the file or the folder to load."""
+    for name, content in files.items():
+        file = folder / name
+        if not isinstance(folder, Path) and folder.protocol == "webhdfs":
+            server.put(file.path, content)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+    return str(folder / next(iter(files)) if len(files) == 1 else folder)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_sample_has_the_same_rows_wherever_it_is(kind, store, server, tmp_path_factory):
+    """A trace is a function of the source's names and bytes, not of its place."""
+    sample = SAMPLES[kind]
+    local = tmp_path_factory.mktemp("local") / store.name
+    expected = trace.load(sample.write(local), **sample.options)
+    source = put(store, sample.files, server)
+    loaded = trace.load(source, **sample.options)
+    assert all(getattr(loaded, name).equals(getattr(expected, name)) for name in TABLES)
+    assert loaded.source == expected.source
+    with trace.scan(source, **sample.options) as pieces:
+        assert sum(len(piece.positions) for piece in pieces) == len(expected.positions)
+
+
+def cabs(tmp_path_factory):
+    return trace.load(SAMPLES["cabspotting"].write(tmp_path_factory.mktemp("cabs")))
+
+
+def test_saved_trace_is_the_same_wherever_it_is(store, tmp_path_factory):
+    loaded = cabs(tmp_path_factory)
+    assert loaded.save(store / "trace") == store / "trace"
+    again = trace.load(str(store / "trace"))
+    assert all(getattr(again, name).equals(getattr(loaded, name)) for name in TABLES[:3])
+    with trace.scan(str(store / "trace")) as pieces:
+        assert sum(len(piece.positions) for piece in pieces) == len(loaded.positions)
+    with pytest.raises(OutputExists):
+        loaded.save(store / "trace")
+
+
+def test_manifest_names_each_file_with_rows_and_bytes(store, tmp_path_factory):
+    path = cabs(tmp_path_factory).save(store / "trace")
+    manifest = read_manifest(path)
+    for name, files in manifest["files"].items():
+        assert [path / file["name"] for file in files] == table_files(path, name)
+        assert sum(file["rows"] for file in files) == manifest["rows"][name]
+        assert all((path / file["name"]).stat().st_size == file["bytes"] for file in files)
+
+
+def test_file_that_no_manifest_names_is_not_read(store, server, tmp_path_factory):
+    path = cabs(tmp_path_factory).save(store / "trace")
+    before = trace.read_table(path, "positions")
+    (first, *_) = table_files(path, "positions")
+    put(first.parent, {"part-other-00000.parquet": first.read_bytes()}, server)
+    assert trace.read_table(path, "positions").equals(before)
+
+
+@pytest.mark.parametrize(
+    ("damage", "pattern"),
+    [
+        (lambda path, first: first.unlink(), r"positions/date=.*parquet is missing"),
+        (lambda path, first: rewrite(first, first.read_bytes()[:-1]), r"bytes, where trace\.json says"),
+        (lambda path, first: rewrite(first, first.read_bytes()[::-1]), "damaged"),
+        (lambda path, first: change(path, lambda m: m["rows"].update(positions=1)), "where it says 1"),
+        (lambda path, first: change(path, lambda m: m.update(files=[])), "cannot be read"),
+        (lambda path, first: rename(path, "../../secret.parquet"), "in no folder of positions"),
+        (lambda path, first: rename(path, "positions/../../secret.parquet"), "in no folder of positions"),
+    ],
+)
+def test_trace_that_differs_from_its_manifest_is_refused(tmp_path, tmp_path_factory, damage, pattern):
+    path = cabs(tmp_path_factory).save(tmp_path / "trace")
+    damage(path, table_files(path, "positions")[0])
+    with pytest.raises(TraceFormatError, match=pattern):
+        trace.read_table(path, "positions")
+
+
+def rewrite(file, content):
+    file.write_bytes(content)
+
+
+def change(path, edit):
+    manifest = json.loads((path / MANIFEST).read_text())
+    edit(manifest)
+    (path / MANIFEST).write_text(json.dumps(manifest))
+
+
+def rename(path, name):
+    change(path, lambda manifest: manifest["files"]["positions"][0].update(name=name))
+
+
+def test_trace_of_an_earlier_version_is_read_by_its_folders(tmp_path, tmp_path_factory):
+    """mudkit 0.2 wrote no names of files: all in the folder of a table are read, and their rows counted."""
+    loaded = cabs(tmp_path_factory)
+    path = loaded.save(tmp_path / "trace")
+    change(path, lambda manifest: manifest.pop("files"))
+    assert trace.load(path).positions.equals(loaded.positions)
+    table_files(path, "positions")[0].unlink()
+    with pytest.raises(TraceFormatError, match="damaged"):
+        trace.load(path)
+
+
+def test_trace_at_an_address_is_written_without_renaming_and_appending(server, tmp_path_factory):
+    """The old trace is read until the new manifest stands; then its files are removed."""
+    server.operations.clear()
+    loaded = cabs(tmp_path_factory)
+    path = loaded.save(f"{server.address}/overwritten")
+    old = read_manifest(path)["files"]["positions"]
+    with pytest.raises(KeyError), trace.TraceWriter.open(path, {}, overwrite=True) as writer:
+        writer.write("positions", loaded.positions)
+        assert read_manifest(path)["files"]["positions"] == old
+        raise KeyError
+    assert table_files(path, "positions") == [path / file["name"] for file in old]
+    loaded.save(path, overwrite=True)
+    named = {file["name"] for files in read_manifest(path)["files"].values() for file in files}
+    assert named.isdisjoint(file["name"] for file in old)
+    assert {name.removeprefix("/overwritten/") for name in server.files if "overwritten" in name} == {
+        *named,
+        MANIFEST,
+    }
+    assert not {"RENAME", "APPEND"} & {*server.operations}
+
+
+def test_store_without_rights_is_named(server, tmp_path_factory):
+    loaded = cabs(tmp_path_factory)
+    loaded.save(f"{server.address}/closed/trace")
+    server.forbidden.add("/closed/trace/trace.json")
+    with pytest.raises(InputMissing, match="no right to read"):
+        trace.load(f"{server.address}/closed/trace")
+    server.forbidden.add("/closed")
+    for call in (trace.load, trace.scan, read_manifest):
+        with pytest.raises(InputMissing, match="no right to read"):
+            call(f"{server.address}/closed/trace")
+    with pytest.raises(OutputProblem, match="no right to write"):
+        loaded.save(f"{server.address}/closed/other")
+
+
+@pytest.mark.parametrize(
+    "address", ["webhdfs://127.0.0.1:1/cabs.csv", "nothing://a/cabs.csv", "s3:/bucket/cabs.csv"]
+)
+@pytest.mark.parametrize(
+    "call", [trace.load, trace.scan, trace.load_links, trace.load_unlocks, read_manifest]
+)
+def test_address_that_cannot_be_read_is_refused_as_one(address, call):
+    with pytest.raises(MudkitError, match="address"):
+        call(address)
