@@ -290,7 +290,7 @@ def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
 
 def existing_path(path: PlaceLike, what: str) -> Path:
     """Return the path of a file or folder of this machine; refuse addresses, which are not read here."""
-    if _is_of_store(path):
+    if is_address(path):
         raise InputMissing(
             f"The {what} is named by an address, which is not read over the network.",
             where=what,
@@ -305,7 +305,7 @@ def existing_path(path: PlaceLike, what: str) -> Path:
 
 def output_path(path: PlaceLike) -> Path:
     """Return the path of an output that can be on this machine only; refuse addresses."""
-    if _is_of_store(path):
+    if is_address(path):
         raise OutputProblem(
             "This output is named by an address, and is written on this machine only.",
             where=str(path)[:200],
@@ -318,8 +318,8 @@ def output_path(path: PlaceLike) -> Path:
     return at
 
 
-def _is_of_store(path: PlaceLike) -> bool:
-    """Return whether a text or path names an address, also one that has lost a slash."""
+def is_address(path: PlaceLike) -> bool:
+    """Return whether a text or path names an address of a store, also one that has lost a slash."""
     match = _ADDRESS.match(str(path))
     return match is not None and match[1].lower() not in _LOCAL_SCHEMES
 
