@@ -290,8 +290,7 @@ def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
 
 def existing_path(path: PlaceLike, what: str) -> Path:
     """Return the path of a file or folder of this machine; refuse addresses, which are not read here."""
-    match = _ADDRESS.match(str(path))
-    if match is not None and match[1].lower() not in _LOCAL_SCHEMES:
+    if is_address(path):
         raise InputMissing(
             f"The {what} is named by an address, which is not read over the network.",
             where=what,
@@ -302,6 +301,27 @@ def existing_path(path: PlaceLike, what: str) -> Path:
     at = place(path, what)
     assert isinstance(at, Path)
     return _existing_path(at, what)
+
+
+def output_path(path: PlaceLike) -> Path:
+    """Return the path of an output that can be on this machine only; refuse addresses."""
+    if is_address(path):
+        raise OutputProblem(
+            "This output is named by an address, and is written on this machine only.",
+            where=str(path)[:200],
+            found="an address",
+            expected="a folder of this machine",
+            remedy="write it here, and copy the folder",
+        )
+    at = place(path, "output")
+    assert isinstance(at, Path)
+    return at
+
+
+def is_address(path: PlaceLike) -> bool:
+    """Return whether a text or path names an address of a store, also one that has lost a slash."""
+    match = _ADDRESS.match(str(path))
+    return match is not None and match[1].lower() not in _LOCAL_SCHEMES
 
 
 def existing(path: PlaceLike, what: str) -> Place:
@@ -418,7 +438,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     nothing appears at ``path``; after a kill ``.<name>.partial-…`` stays, or between two renames
     ``.<name>.old-…``, which the next writer at this place puts back.
     """
-    path = Path(path).expanduser().absolute()
+    path = output_path(path).absolute()
     _put_back(path)
     refuse_existing(path, overwrite)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -58,7 +58,7 @@ def parse_against(template: str, given: Mapping[str, Any], against: Sequence[str
     places: list[files.Place] = []
     for text in against:
         key, is_assignment, _ = text.partition("=")
-        is_place = Path(text).expanduser().exists()
+        is_place = files.is_address(text) or Path(text).expanduser().exists()
         if is_assignment and (key.partition(".")[0] in fields or not is_place):
             assigned.append(text)
         else:
@@ -289,7 +289,7 @@ def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDA
 def _file_places(
     values: Mapping[str, Any], is_whole: bool
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    plan = file_options("trace", values).plan(Path(values["trace"]).expanduser())
+    plan = file_options("trace", values).plan(existing(values["trace"], "trace"))
     parts = plan.source.files()
     for file in parts if is_whole else parts[:: -(-len(parts) // _SAMPLED_FILES)]:
         batches = parsed_batches(plan, [Segment(file)])

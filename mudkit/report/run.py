@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import words
 from mudkit.errors import MudkitError
-from mudkit.files import Place, free_name, is_folder, sha256, sizes_below, staged_folder, sweep_killed
+from mudkit.files import (
+    Place,
+    free_name,
+    is_folder,
+    output_path,
+    sha256,
+    sizes_below,
+    staged_folder,
+    sweep_killed,
+)
 from mudkit.progress import is_enabled
 from mudkit.report.page import DETAILS, SUMMARY
 from mudkit.report.parameters import check, check_inputs, inputs
@@ -118,7 +127,7 @@ def run_report(
     started = dt.datetime.now(dt.UTC)
     manifest = _request(template, values, files)
     stages = _Stages(progress and is_enabled())
-    build = Path(build).expanduser()
+    build = output_path(build)
     if not force and (same := find_finished(build, template, manifest["fingerprint"])):
         return same
     sweep_killed(build, f"{template}-*")
@@ -153,7 +162,7 @@ def finished_run(
     """Return the folder of a finished run with these parameters, inputs and versions; None without one."""
     values = check(template, parameters)
     request = _request(template, values, inputs(template, values))
-    return find_finished(Path(build).expanduser(), template, request["fingerprint"])
+    return find_finished(output_path(build), template, request["fingerprint"])
 
 
 def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Place]) -> dict[str, Any]:
@@ -328,7 +337,7 @@ def save_page(
     from mudkit.report.tables import save_table
 
     started, clock = dt.datetime.now(dt.UTC), time.monotonic()
-    path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
+    path = free_name(output_path(build) / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         for table_name, table in tables.items():

@@ -219,12 +219,11 @@ class LoadPlan:
         return self.source.names_zones()
 
     def description(self) -> dict[str, Any]:
-        """Return the origin of the trace and every option that shaped it; hashes the files."""
+        """Return the origin of the trace and every option that shaped it."""
         options = self.options
         return {
             "name": self.source.path.name,
             "format": self.source.format,
-            "sha256": self.source.checksum,
             "options": {
                 "columns": self.source.columns,
                 "rule": str(self.rule),

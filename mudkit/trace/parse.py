@@ -336,7 +336,10 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], kind: str = 
 
 def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     """Return the form of the first file with such a row, and this row as it stands there."""
-    file, batch, rejected = next(_rejected_batches(plan, reason))
+    first = next(_rejected_batches(plan, reason), None)
+    if first is None:  # of a table that is read elsewhere, only the first rows are known here
+        return None, "none of them among the first rows"
+    file, batch, rejected = first
     row, raw = (rejected.sort_by("row")[name][0].as_py() for name in ("row", "raw"))
     if batch.dialect is None:
         return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"

@@ -67,7 +67,7 @@ class FilePieces:
 
     def __init__(self, plan: LoadPlan, max_rows: int, folder: Path | None = None) -> None:
         self._plan, self._max_rows = plan, max_rows
-        self.description = plan.description()
+        self.description = {**plan.description(), "sha256": plan.source.checksum}
         self._rows = Runs(folder, "rows", max_rows)
         self._unread = _Unread(folder, max_rows)
         self._parsed = Tally()

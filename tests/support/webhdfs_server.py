@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         first = int(given.get("offset", 0))
         length = int(given["length"]) if "length" in given else len(self.server.files[path])
-        self._send(200, self.server.files[path][first : first + length], "application/octet-stream")
+        self._send(200, self.server.files[path][first : first + length])
 
     def _create(self, path: str, given: dict[str, str], content: bytes) -> None:
         if "data" not in given:  # the first step says where the content goes
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(403, "FileAlreadyExistsException", f"{path} exists")
             return
         self.server.put(path, content)
-        self._send(201, b"", "application/octet-stream")
+        self._send(201, b"")
 
     def _mkdirs(self, path: str, given: dict[str, str], content: bytes) -> None:
         with self.server.lock:
@@ -222,11 +222,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json({"RemoteException": error}, code)
 
     def _send_json(self, value: object, code: int = 200) -> None:
-        self._send(code, json.dumps(value).encode(), "application/json")
+        self._send(code, json.dumps(value).encode())
 
-    def _send(self, code: int, content: bytes, kind: str) -> None:
+    def _send(self, code: int, content: bytes) -> None:
+        # No type of the content: Spark's jars lack the class with which their client would parse it.
         self.send_response(code)
-        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

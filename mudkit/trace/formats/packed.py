@@ -107,14 +107,26 @@ def _unpacked(file: Place, layers: list[str], stack: ExitStack) -> pa.NativeFile
     stream = stack.enter_context(_stream(file))
     for layer in layers:
         if layer == "zip":
-            # Of a store a stream is read, which can be moved to the directory at the end of the archive.
-            archive = stack.enter_context(zipfile.ZipFile(file if isinstance(file, Path) else stream))
+            archive = stack.enter_context(_archive(file, stream, stack))
             stream = pa.PythonFile(stack.enter_context(archive.open(_member(file, archive))), mode="r")
         elif layer == "xz":
             stream = pa.PythonFile(stack.enter_context(lzma.open(stream)), mode="r")  # noqa: SIM115
         else:
             stream = stack.enter_context(pa.CompressedInputStream(stream, layer))
     return stream
+
+
+def _archive(file: Place, stream: pa.NativeFile, stack: ExitStack) -> zipfile.ZipFile:
+    """Open an archive, whose end is read first: a copy of it where a web server sends whole files alone."""
+    if isinstance(file, Path):
+        return zipfile.ZipFile(file)
+    try:
+        return zipfile.ZipFile(stream)
+    except ValueError:
+        copy = stack.enter_context(tempfile.TemporaryFile(prefix="mudkit-"))  # noqa: SIM115
+        with file.open("rb") as whole:
+            shutil.copyfileobj(whole, copy)
+        return zipfile.ZipFile(copy)
 
 
 def _stream(file: Place) -> pa.NativeFile:

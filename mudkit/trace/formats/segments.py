@@ -31,12 +31,15 @@ class Segment:
         Bytes of a text, or row groups of Parquet; None: the whole file.
     rows_before : int or None
         Number of rows of the file before these; None: not known yet.
+    size_bytes : int
+        Size as text, about; 0: that of the file.
     """
 
     file: Place
     begin: int | None = None
     end: int | None = None
     rows_before: int | None = 0
+    size_bytes: int = 0
 
 
 def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
@@ -61,7 +64,7 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
     if len(edges) == 1:
         return [Segment(file)]
     edges.append(size)
-    return [Segment(file, begin, end, None) for begin, end in pairwise(edges)]
+    return [Segment(file, begin, end, None, end - begin) for begin, end in pairwise(edges)]
 
 
 def split_groups(file: Place, columns: dict[str, str], max_bytes: int) -> list[Segment]:
@@ -72,9 +75,12 @@ def split_groups(file: Place, columns: dict[str, str], max_bytes: int) -> list[S
         metadata = pq.ParquetFile(content).metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         rows = [0, *accumulate(group.num_rows for group in groups)]
-        of = np.cumsum([0, *(group.total_byte_size for group in groups)])[:-1] // max_bytes
+        before = [0, *accumulate(group.total_byte_size for group in groups)]
+        of = np.array(before[:-1]) // max_bytes
     edges = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(groups)]
-    return [Segment(file, begin, end, rows[begin]) for begin, end in pairwise(edges)]
+    return [
+        Segment(file, begin, end, rows[begin], before[end] - before[begin]) for begin, end in pairwise(edges)
+    ]
 
 
 def count_rows(segment: Segment, dialect: Dialect) -> int | None:

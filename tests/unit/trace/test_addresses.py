@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from trace_samples import SAMPLES
-from webhdfs_server import webhdfs_server
 
 from mudkit import trace
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, TraceFormatError
-from mudkit.files import place
+from mudkit.files import place, staged_file
 from mudkit.trace.folder import MANIFEST, read_manifest, table_files
 
 TABLES = ("positions", "reads", "rejected", "fares")
 
 
-@pytest.fixture(scope="module")
-def server():
-    with webhdfs_server() as server:
-        yield server
-
-
-@pytest.fixture(params=["path", "file", "memory", "webhdfs"])
+@pytest.fixture(params=["path", "file", "memory", "webhdfs", "s3"])
 def store(request, tmp_path):
     """Return a folder of its own in each kind of place."""
-    if request.param == "path":
-        return tmp_path
-    if request.param == "file":
-        return place(tmp_path.as_uri())
-    if request.param == "memory":
-        return place(f"memory://{tmp_path.name}")
-    return place(f"{request.getfixturevalue('server').address}/{tmp_path.name}")
+    match request.param:
+        case "path":
+            return tmp_path
+        case "file":
+            return place(tmp_path.as_uri())
+        case "memory":
+            return place(f"memory://{tmp_path.name}")
+        case "webhdfs":
+            return place(f"{request.getfixturevalue('webhdfs').address}/{tmp_path.name}")
+        case _:
+            return place(f"{request.getfixturevalue('s3_bucket')}/{tmp_path.name}")
 
 
-def put(folder, files, server):
+def put(folder, files):
     """Store files, and return the text that names the file or the folder to load."""
     for name, content in files.items():
-        file = folder / name
-        if not isinstance(folder, Path) and folder.protocol == "webhdfs":
-            server.put(file.path, content)
-        else:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+        with staged_file(folder / name) as staging:
+            staging.write_bytes(content)
     return str(folder / next(iter(files)) if len(files) == 1 else folder)
 
 
+@pytest.mark.soak(keep=15)
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_sample_has_the_same_rows_wherever_it_is(kind, store, server, tmp_path_factory):
+def test_sample_has_the_same_rows_wherever_it_is(kind, store, tmp_path_factory):
     """A trace is a function of the source's names and bytes, not of its place."""
     sample = SAMPLES[kind]
     local = tmp_path_factory.mktemp("local") / store.name
     expected = trace.load(sample.write(local), **sample.options)
-    source = put(store, sample.files, server)
+    source = put(store, sample.files)
     loaded = trace.load(source, **sample.options)
     assert all(getattr(loaded, name).equals(getattr(expected, name)) for name in TABLES)
     assert loaded.source == expected.source
@@ -85,11 +78,11 @@ def test_manifest_names_each_file_with_rows_and_bytes(store, tmp_path_factory):
         assert all((path / file["name"]).stat().st_size == file["bytes"] for file in files)
 
 
-def test_file_that_no_manifest_names_is_not_read(store, server, tmp_path_factory):
+def test_file_that_no_manifest_names_is_not_read(store, tmp_path_factory):
     path = cabs(tmp_path_factory).save(store / "trace")
     before = trace.read_table(path, "positions")
     (first, *_) = table_files(path, "positions")
-    put(first.parent, {"part-other-00000.parquet": first.read_bytes()}, server)
+    put(first.parent, {"part-other-00000.parquet": first.read_bytes()})
     assert trace.read_table(path, "positions").equals(before)
 
 
@@ -137,11 +130,11 @@ def test_trace_of_an_earlier_version_is_read_by_its_folders(tmp_path, tmp_path_f
         trace.load(path)
 
 
-def test_trace_at_an_address_is_written_without_renaming_and_appending(server, tmp_path_factory):
+def test_trace_at_an_address_is_written_without_renaming_and_appending(webhdfs, tmp_path_factory):
     """The old trace is read until the new manifest stands; then its files are removed."""
-    server.operations.clear()
+    webhdfs.operations.clear()
     loaded = cabs(tmp_path_factory)
-    path = loaded.save(f"{server.address}/overwritten")
+    path = loaded.save(f"{webhdfs.address}/overwritten")
     old = read_manifest(path)["files"]["positions"]
     with pytest.raises(KeyError), trace.TraceWriter.open(path, {}, overwrite=True) as writer:
         writer.write("positions", loaded.positions)
@@ -151,25 +144,25 @@ def test_trace_at_an_address_is_written_without_renaming_and_appending(server, t
     loaded.save(path, overwrite=True)
     named = {file["name"] for files in read_manifest(path)["files"].values() for file in files}
     assert named.isdisjoint(file["name"] for file in old)
-    assert {name.removeprefix("/overwritten/") for name in server.files if "overwritten" in name} == {
+    assert {name.removeprefix("/overwritten/") for name in webhdfs.files if "overwritten" in name} == {
         *named,
         MANIFEST,
     }
-    assert not {"RENAME", "APPEND"} & {*server.operations}
+    assert not {"RENAME", "APPEND"} & {*webhdfs.operations}
 
 
-def test_store_without_rights_is_named(server, tmp_path_factory):
+def test_store_without_rights_is_named(webhdfs, tmp_path_factory):
     loaded = cabs(tmp_path_factory)
-    loaded.save(f"{server.address}/closed/trace")
-    server.forbidden.add("/closed/trace/trace.json")
+    loaded.save(f"{webhdfs.address}/closed/trace")
+    webhdfs.forbidden.add("/closed/trace/trace.json")
     with pytest.raises(InputMissing, match="no right to read"):
-        trace.load(f"{server.address}/closed/trace")
-    server.forbidden.add("/closed")
+        trace.load(f"{webhdfs.address}/closed/trace")
+    webhdfs.forbidden.add("/closed")
     for call in (trace.load, trace.scan, read_manifest):
         with pytest.raises(InputMissing, match="no right to read"):
-            call(f"{server.address}/closed/trace")
+            call(f"{webhdfs.address}/closed/trace")
     with pytest.raises(OutputProblem, match="no right to write"):
-        loaded.save(f"{server.address}/closed/other")
+        loaded.save(f"{webhdfs.address}/closed/other")
 
 
 @pytest.mark.parametrize(
@@ -181,3 +174,11 @@ def test_store_without_rights_is_named(server, tmp_path_factory):
 def test_address_that_cannot_be_read_is_refused_as_one(address, call):
     with pytest.raises(MudkitError, match="address"):
         call(address)
+
+
+def test_bucket_that_is_missing_is_named(s3_bucket, tmp_path_factory):
+    """S3 has no folders: a missing one is no error when a file is put there, but a missing bucket is."""
+    with pytest.raises(InputMissing, match="no bucket nothing that can be read"):
+        trace.load("s3://nothing/cabs.csv")
+    with pytest.raises(OutputProblem, match="no bucket or folder for s3://nothing"):
+        cabs(tmp_path_factory).save("s3://nothing/trace")
