@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def _is_table(spark: SparkSession, name: str) -> bool:
 
 
 def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan, DataFrame]:
-    """Return the plan to load a DataFrame, and its columns that the plan needs, under mudkit's names.
+    """Return the plan to load a DataFrame, and the columns that it needs, in the order of the mapping.
 
     Raises
     ------
@@ -83,7 +83,8 @@ def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan,
     fields = dict(_leaves(frame.schema))
     plan = options.plan(pa.table({column: pa.array([], pa.string()) for column in fields}), name)
     columns = plan.source.columns
-    flat = frame.select(*(fields[given].alias(given) for given in dict.fromkeys(columns.values())))
+    names = list(dict.fromkeys(columns.values()))
+    flat = frame.select(*(fields[given].alias(given) for given in names))
     for field in flat.schema.fields:
         if not isinstance(field.dataType, _READ):
             raise TraceFormatError(
@@ -95,17 +96,20 @@ def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan,
             )
     provide(frame.sparkSession)
     sample = flat.limit(_SAMPLED_ROWS).toArrow()
-    is_text = "ts" in columns and isinstance(flat.schema[columns["ts"]].dataType, T.StringType)
-    zoned = is_text and plan.options.tz == "UTC" and _names_zones(flat.select(columns["ts"]))
+    rows = flat.toDF(*(f"column_{number}" for number in range(len(names))))  # PySpark would quote no dot
+    place = names.index(columns["ts"])
+    is_text = isinstance(rows.schema[place].dataType, T.StringType)
+    zoned = is_text and plan.options.tz == "UTC" and _names_zones(rows.select(f"column_{place}"))
     source = TableSource(Path(name), "table", columns, table=sample, zoned=zoned)
-    return replace(plan, source=source), flat
+    return replace(plan, source=source), rows
 
 
 def parse_rows(plan: LoadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Parsed]:
     """Parse the rows of one partition; their numbers are 0, because a DataFrame has no order."""
+    columns, name = plan.source.columns, plan.source.path.name
+    names = list(dict.fromkeys(columns.values()))
     for rows in batches:
-        name = plan.source.path.name
-        batch = table_batch(pa.Table.from_batches([rows]), plan.source.columns, name)
+        batch = table_batch(pa.Table.from_batches([rows]).rename_columns(names), columns, name)
         unnumbered = replace(batch, rows=batch.rows * _UNNUMBERED)
         yield parse_batch(plan, plan.source.with_places(unnumbered))
 
@@ -135,8 +139,3 @@ def _leaves(schema: T.StructType, before: tuple[str, ...] = ()) -> Iterator[tupl
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in path)
             yield ".".join(path), F.col(quoted)
-
-
-def describe_frame(frame: DataFrame) -> Mapping[str, str]:
-    """Return the types of a DataFrame's columns by name."""
-    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
