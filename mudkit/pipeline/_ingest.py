@@ -29,7 +29,7 @@ from mudkit.pipeline.compaction import (
     write_by_date,
 )
 from mudkit.pipeline.tables import read
-from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks
+from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
@@ -171,43 +171,13 @@ def ingest(
     sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     groups = _groups(files, sizes)
-    parts = len(groups) + buckets
 
     def body(job: Job) -> dict[str, Any]:
-        nonlocal parts
-        # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(plan), None)
-        work = IngestWork(plan, job, buckets)
-        parsed = run_tasks(
-            spark, job, work.parse, {f"files-{n:05d}": group for n, group in enumerate(groups)}
-        )
-        total = _total(parsed)
-        total.check_parsed(plan)
-        check_rows(job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
-        rows = [file.name for file in _files(parsed.values(), _ROWS)]
-        items = {f"bucket-{n:05d}": (n, rows) for n in range(buckets)}
-        cleaned = run_tasks(spark, job, work.clean, items)
-        of_cleaned = _total(cleaned)
-        kept = of_cleaned.positions if plan.options.table == "positions" else of_cleaned.reads
-        check_rows(job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
-        total.add(of_cleaned)
-        total.check_cleaned(plan)
-        every = [*parsed.values(), *cleaned.values()]
-        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
-        parts += len(merges)
-        merged = run_tasks(spark, job, work.merge, merges).values()
-        expected = {
-            "positions": total.positions,
-            "reads": total.reads,
-            "rejected": sum(total.aside.values()),
-        }
-        for table, count in expected.items():
-            check_rows(job, f"the table {table}", count, _count(merged, table))
-        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
-        return {**description, "rejected": total.aside, "rows": expected, "files": files}
+        with writing(at):
+            return {**description, **IngestWork(plan, job, buckets).run(spark, groups)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, parts, done.reused)
+    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
 
 
 def _report(
@@ -282,11 +252,38 @@ def _groups(files: Sequence[SourceFile], sizes: Sequence[int]) -> tuple[tuple[So
 
 @dataclass(frozen=True)
 class IngestWork:
-    """Work of the tasks; it is pickled to the executors."""
+    """Work of an ingest and of its tasks; it is pickled to the executors."""
 
     plan: LoadPlan
     job: Job
     buckets: int
+
+    def run(self, spark: SparkSession, groups: Sequence[Sequence[SourceFile]]) -> dict[str, Any]:
+        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        # If the source begins with local times, whether others name a zone is found here, for all tasks.
+        next(parsed_batches(self.plan), None)
+        items = {f"files-{number:05d}": group for number, group in enumerate(groups)}
+        parsed = run_tasks(spark, self.job, self.parse, items)
+        total = _total(parsed)
+        total.check_parsed(self.plan)
+        check_rows(self.job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
+        rows = [file.name for file in _files(parsed.values(), _ROWS)]
+        buckets = {f"bucket-{number:05d}": (number, rows) for number in range(self.buckets)}
+        cleaned = run_tasks(spark, self.job, self.clean, buckets)
+        of_cleaned = _total(cleaned)
+        kept = of_cleaned.positions if self.plan.options.table == "positions" else of_cleaned.reads
+        check_rows(self.job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
+        total.add(of_cleaned)
+        total.check_cleaned(self.plan)
+        every = [*parsed.values(), *cleaned.values()]
+        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
+        merged = run_tasks(spark, self.job, self.merge, merges).values()
+        aside = total.aside
+        expected = {"positions": total.positions, "reads": total.reads, "rejected": sum(aside.values())}
+        for table, count in expected.items():
+            check_rows(self.job, f"the table {table}", count, _count(merged, table))
+        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
+        return {"rejected": aside, "rows": expected, "files": files}
 
     def parse(self, name: str, group: Sequence[SourceFile]) -> Part:
         """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""

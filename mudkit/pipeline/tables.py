@@ -19,7 +19,7 @@ from mudkit.files import PlaceLike, place, spark_place
 from mudkit.pipeline._session import session
 from mudkit.pipeline.commits import RESULT, Job, commit
 from mudkit.pipeline.executors import check_workers
-from mudkit.pipeline.tasks import publish, write_frame
+from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_files
@@ -255,8 +255,9 @@ def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
     """
 
     def body(job: Job) -> dict[str, Any]:
-        part = write_frame(job, "00000", frame, is_recorded=False)
-        return publish(frame.sparkSession, job, part.files)
+        with writing(at):
+            part = write_frame(job, "00000", frame, is_recorded=False)
+            return publish(frame.sparkSession, job, part.files)
 
     at = place(path, "result").absolute()
     identity = {"job": "write", "run": uuid.uuid4().hex}

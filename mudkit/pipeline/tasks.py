@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -277,9 +277,7 @@ def _answer(job: Job, name: str, work: Callable[[], Part], is_recorded: bool) ->
 def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
     """Return the parts that tasks have written, which this machine must see."""
     parts: dict[str, Part] = {}
-    with writing(job.path):
-        rows = answers.collect()
-    for name, which, text in rows:
+    for name, which, text in answers.collect():
         if which == _UNSEEN:
             if not job.is_current():
                 raise job.lost()
@@ -296,9 +294,21 @@ def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
 
 @contextmanager
 def writing(path: Place) -> Iterator[None]:
-    """Raise Spark's errors about a full disk or a read-only folder as OutputProblem."""
+    """Raise Spark's errors in words.
+
+    A full disk or a read-only folder is an OutputProblem, a Java that has ended an EnvironmentProblem.
+    """
     try:
         yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise errors.EnvironmentProblem(
+            "Java, in which Spark runs, ended while it worked.",
+            where=str(path),
+            found=str(error) or type(error).__name__,
+            expected="a Java that runs until the work is done",
+            remedy="run it again: what is finished is used; if its memory was full (MUDKIT_SPARK_MEMORY), or "
+            "the system killed it for want of memory, give it more, or less",
+        ) from error
     except (PySparkException, Py4JError) as error:
         text = str(error)
         if any(sign in text for sign in ("No space left", "Permission denied", "Read-only file system")):
