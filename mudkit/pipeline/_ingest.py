@@ -325,8 +325,8 @@ class IngestWork:
         """Clean the devices of one bucket, whose rows are in some files, and derive their reads."""
         bucket, files = item
         tally, job = Tally(), self.job
-        found = [read_where(job.path / file, _BUCKET, bucket) for file in files]
-        pieces = [rows for rows in found if rows is not None]
+        of_bucket = (read_where(job.path / file, _BUCKET, bucket) for file in files)
+        pieces = [rows for rows in of_bucket if rows is not None]
         written: list[File] = []
         by_date: list[File] = []
         if pieces:
@@ -338,8 +338,8 @@ class IngestWork:
             with PartWriter(job, f"{job.work}/rejected", name) as writer:
                 writer.write(tables.rejected)
             written = [*by_date, *writer.files]
-        found_spans = [span for file in by_date for span in spans(job, file)]
-        return Part({"tally": vars(tally), "spans": found_spans}, tuple(written))
+        row_groups = [span for file in by_date for span in spans(job, file)]
+        return Part({"tally": vars(tally), "spans": row_groups}, tuple(written))
 
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write files of the trace."""

@@ -12,8 +12,8 @@ No data file is renamed, linked or locked, and each has a name that no other pro
 a store that is no POSIX folder. Names that begin with ``_`` are passed over by Spark, Arrow and pandas.
 
 Two jobs at one place with the same identity share finished parts; the first manifest counts, and the other
-job reports it. Of jobs with different identities the one that starts last goes on: it removes the folder of
-the other, which finds that out at its next step.
+job reports it. Of jobs with different identities the one that starts last works: it removes the folder of the
+other, which finds that out at its next step.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
 def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str]) -> None:
     """Remove what a commit replaced, the job's folder, and what stopped runs left.
 
-    Files that appeared since the job began may be those of a job that goes on, which removes them itself.
+    Files that appeared since the job began may be those of a job that still works, which removes them itself.
     """
     replaced = {file.name for file in job.layout.files(before)}
     for name in _unnamed(job, job.layout.read(job.path)):

@@ -230,7 +230,8 @@ def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, which its manifest makes complete.
 
     Tasks write the files, and copy them to their place when all are complete; ``_manifest.json``, which names
-    them with rows and bytes, is written last. Other programs read the folder: ``pandas.read_parquet(path)``.
+    them with rows and bytes, is written last. Other programs, such as pandas and Arrow,
+    read the folder as it is.
     Times are microseconds in UTC.
 
     Parameters

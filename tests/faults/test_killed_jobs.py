@@ -217,7 +217,7 @@ def test_killed_jobs_resume_and_give_the_same_output(
 
 @pytest.mark.soak
 def test_executors_killed_on_a_cluster_change_no_row(cabs: Path, tmp_path: Path) -> None:
-    """Kill executors of both workers during an ingest, which goes on with those that the workers start anew.
+    """Kill executors of both workers during an ingest, which uses those that the workers start anew.
 
     Then kill a worker with its executor and, soon after, the whole session; the next run completes the trace.
     """
