@@ -31,7 +31,7 @@ from mudkit.pipeline.compaction import (
 from mudkit.pipeline.frames import find_frame, plan_frame
 from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
 from mudkit.pipeline.tables import read
-from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks
+from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
@@ -173,41 +173,13 @@ def ingest(
             sweep_finished(at, TRACE)
             return _report(at, manifest)
     buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
-    parts = 0
 
     def body(job: Job) -> dict[str, Any]:
-        nonlocal parts
-        work = IngestWork(plan, job, buckets)
-        parsed = given.parse(spark, job, work.write)
-        total = _total(parsed)
-        total.check_parsed(plan)
-        read = total.rows if given.rows is None else given.rows
-        check_rows(job, "what the tasks have read", read, total.rows)
-        check_rows(job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
-        rows = [file.name for file in _files(parsed.values(), _ROWS)]
-        items = {f"bucket-{n:05d}": (n, rows) for n in range(buckets)}
-        cleaned = run_tasks(spark, job, work.clean, items)
-        of_cleaned = _total(cleaned)
-        kept = of_cleaned.positions if plan.options.table == "positions" else of_cleaned.reads
-        check_rows(job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
-        total.add(of_cleaned)
-        total.check_cleaned(plan)
-        every = [*parsed.values(), *cleaned.values()]
-        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
-        parts = len(parsed) + buckets + len(merges)
-        merged = run_tasks(spark, job, work.merge, merges).values()
-        expected = {
-            "positions": total.positions,
-            "reads": total.reads,
-            "rejected": sum(total.aside.values()),
-        }
-        for table, count in expected.items():
-            check_rows(job, f"the table {table}", count, _count(merged, table))
-        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
-        return {**description, "rejected": total.aside, "rows": expected, "files": files}
+        with writing(at):
+            return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, parts, done.reused)
+    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
@@ -242,11 +214,37 @@ def _report(
 
 @dataclass(frozen=True)
 class IngestWork:
-    """Work of the tasks; it is pickled to the executors."""
+    """Work of an ingest and of its tasks; it is pickled to the executors."""
 
     plan: LoadPlan
     job: Job
     buckets: int
+
+    def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
+        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        parsed = given.parse(spark, self.job, self.write)
+        total = _total(parsed)
+        total.check_parsed(self.plan)
+        read = total.rows if given.rows is None else given.rows
+        check_rows(self.job, "what the tasks have read", read, total.rows)
+        check_rows(self.job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
+        rows = [file.name for file in _files(parsed.values(), _ROWS)]
+        buckets = {f"bucket-{number:05d}": (number, rows) for number in range(self.buckets)}
+        cleaned = run_tasks(spark, self.job, self.clean, buckets)
+        of_cleaned = _total(cleaned)
+        kept = of_cleaned.positions if self.plan.options.table == "positions" else of_cleaned.reads
+        check_rows(self.job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
+        total.add(of_cleaned)
+        total.check_cleaned(self.plan)
+        every = [*parsed.values(), *cleaned.values()]
+        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
+        merged = run_tasks(spark, self.job, self.merge, merges).values()
+        aside = total.aside
+        expected = {"positions": total.positions, "reads": total.reads, "rejected": sum(aside.values())}
+        for table, count in expected.items():
+            check_rows(self.job, f"the table {table}", count, _count(merged, table))
+        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
+        return {"rejected": aside, "rows": expected, "files": files}
 
     def write(self, name: str, parsed: Iterable[Parsed]) -> Part:
         """Write parsed rows in row groups, each of which has the rows of one bucket of devices."""
@@ -285,8 +283,8 @@ class IngestWork:
         """Clean the devices of one bucket, whose rows are in some files, and derive their reads."""
         bucket, files = item
         tally, job = Tally(), self.job
-        found = [read_where(job.path / file, _BUCKET, bucket) for file in files]
-        pieces = [rows for rows in found if rows is not None]
+        of_bucket = (read_where(job.path / file, _BUCKET, bucket) for file in files)
+        pieces = [rows for rows in of_bucket if rows is not None]
         written: list[File] = []
         by_date: list[File] = []
         if pieces:
@@ -298,8 +296,8 @@ class IngestWork:
             with PartWriter(job, f"{job.work}/rejected", name) as writer:
                 writer.write(tables.rejected)
             written = [*by_date, *writer.files]
-        found_spans = [span for file in by_date for span in spans(job, file)]
-        return Part({"tally": vars(tally), "spans": found_spans}, tuple(written))
+        row_groups = [span for file in by_date for span in spans(job, file)]
+        return Part({"tally": vars(tally), "spans": row_groups}, tuple(written))
 
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write files of the trace."""

@@ -40,14 +40,14 @@ def _ended(error: Exception) -> EnvironmentProblem | None:
     # Imported late: this module stands below the session's start.
     from mudkit.pipeline.launch.jvm import running_process
 
-    process = running_process()
+    process, is_cut = running_process(), isinstance(error, ConnectionError | Py4JNetworkError)
     if process is None:
-        return None
+        return _cut(error) if is_cut else None
     with contextlib.suppress(subprocess.TimeoutExpired):  # its sockets are closed a moment before its end
-        process.wait(_END_S if isinstance(error, ConnectionError | Py4JNetworkError) else 0)
+        process.wait(_END_S if is_cut else 0)
     code = process.poll()
     if code is None:
-        return None
+        return _cut(error) if is_cut else None
     if code == _OUT_OF_MEMORY_EXIT:
         found, remedy = f"its memory was full (exit code {code})", f"{_MORE_MEMORY}; then {_AGAIN}"
     else:
@@ -59,6 +59,16 @@ def _ended(error: Exception) -> EnvironmentProblem | None:
         found=found,
         expected="a process that lives as long as the session",
         remedy=remedy,
+    )
+
+
+def _cut(error: Exception) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        "The connection to Java, in which Spark runs, is cut.",
+        where="the session",
+        found=str(error) or type(error).__name__,
+        expected="a Java that answers as long as the session lives",
+        remedy=f"see what ended it; {_AGAIN}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from mudkit import errors
 from mudkit.files import Place, output_problem, staged_file
 from mudkit.pipeline.commits import File, Job, Part
 from mudkit.pipeline.executors import provide
+from mudkit.pipeline.failures import explained
 
 FILE_BYTES = 128 << 20
 """Size at which a file ends and the next one begins."""
@@ -36,6 +38,7 @@ _ANSWER_DDL = "name STRING, error STRING, part STRING"
 _ANSWER = pa.schema([("name", pa.string()), ("error", pa.string()), ("part", pa.string())])
 """Answer of a task: the part's name, the class of an error, or an empty text; the error or part as JSON."""
 _UNSEEN = "unseen"
+_FULL_BYTES = 16 << 20
 
 Item = TypeVar("Item")
 
@@ -297,9 +300,7 @@ def _answer(job: Job, name: str, work: Callable[[], Part], is_recorded: bool) ->
 def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
     """Return the parts that tasks have written, which this machine must see."""
     parts: dict[str, Part] = {}
-    with writing(job.path):
-        rows = answers.collect()
-    for name, which, text in rows:
+    for name, which, text in answers.collect():
         if which == _UNSEEN:
             if not job.is_current():
                 raise job.lost()
@@ -316,11 +317,25 @@ def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
 
 @contextmanager
 def writing(path: Place) -> Iterator[None]:
-    """Raise Spark's errors about a full disk or a read-only folder as OutputProblem."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        text = str(error)
-        if any(sign in text for sign in ("No space left", "Permission denied", "Read-only file system")):
-            raise output_problem(path, error) from error
-        raise
+    """Raise Spark's errors in words.
+
+    A full or read-only place is an OutputProblem; for want of memory, scratch disk or a process it is an
+    EnvironmentProblem (:func:`mudkit.pipeline.failures.explained`).
+    """
+    with explained():
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            text = str(error)
+            is_refused = "Permission denied" in text or "Read-only file system" in text
+            if is_refused or ("No space left" in text and _is_full(path)):
+                raise output_problem(path, error) from error
+            raise
+
+
+def _is_full(path: Place) -> bool:
+    """Return whether a disk is full; elsewhere what Spark wrote last may be on its scratch disk."""
+    if not isinstance(path, Path):
+        return False
+    folder = next(at for at in (path, *path.parents) if at.exists())
+    return shutil.disk_usage(folder).free < _FULL_BYTES
