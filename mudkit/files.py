@@ -257,12 +257,12 @@ _RIGHTS = "check the credentials: libraries of stores take them from their usual
 _HOST = "check the host and the port of the address, and the network"
 
 
-def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
-    """Return the error for a source at an address that could not be read, whichever library raised it."""
+def store_problem(at: Place, error: BaseException, what: str) -> MudkitError | None:
+    """Return the error for a source that its store does not give; None for an exception about its content."""
     if isinstance(error, MudkitError):
         return error
-    problem = _problem_of(error)
     message = f"{type(error).__name__}: {error}"[:300]
+    problem = "" if isinstance(at, Path) else _problem_of(error)
     if problem == "rights":
         return InputMissing(
             f"The store gives no right to read the {what} at {at}.",
@@ -279,10 +279,23 @@ def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
             expected=f"the {what} at this address",
             remedy=_HOST,
         )
-    return InputMissing(
+    if problem == "missing":
+        return InputMissing(
+            f"There is no {what} at the address {at}.",
+            where=str(at),
+            found=message,
+            expected="a file or folder that exists",
+            remedy="check the address",
+        )
+    return None
+
+
+def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
+    """Return the error for a source at an address that could not be read, whichever library raised it."""
+    return store_problem(at, error, what) or InputMissing(
         f"There is no {what} that can be read at the address {at}.",
         where=str(at),
-        found=message,
+        found=f"{type(error).__name__}: {error}"[:300],
         expected="a file or folder that exists and may be read",
         remedy="check the address",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from trace_samples import SAMPLES
@@ -163,6 +164,24 @@ def test_store_without_rights_is_named(webhdfs, tmp_path_factory):
             call(f"{webhdfs.address}/closed/trace")
     with pytest.raises(OutputProblem, match="no right to write"):
         loaded.save(f"{webhdfs.address}/closed/other")
+
+
+def test_file_of_a_folder_without_rights_is_named(webhdfs):
+    """A 403 for one file is no damage of its content."""
+    for name in ("a.csv", "b.csv"):
+        webhdfs.put(f"/mixed/{name}", b"device,ts,lat,lon\na,1211100000,37,-122\na,1211100060,37.001,-122\n")
+    webhdfs.forbidden.add("/mixed/b.csv")
+    for call in (trace.load, trace.scan):
+        with pytest.raises(InputMissing, match=r"no right to read the file at .*/mixed/b\.csv"):
+            call(f"{webhdfs.address}/mixed")
+
+
+def test_store_that_falls_silent_while_a_file_is_put_is_given_up(monkeypatch):
+    monkeypatch.setattr("mudkit.webhdfs.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = place(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/trace/a.csv")
+        with pytest.raises(OutputProblem, match="does not answer"), staged_file(address) as file:
+            file.write_text("a")
 
 
 @pytest.mark.parametrize(
