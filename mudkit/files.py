@@ -417,6 +417,14 @@ def _existing_path(path: Path, what: str) -> Path:
     )
 
 
+def size_bytes(file: Place) -> int | None:
+    """Return the size of a file; None for a page of the web that does not say its own."""
+    if isinstance(file, Path):
+        return file.stat().st_size
+    size: int | None = file.fs.info(file.path).get("size")
+    return size
+
+
 def sizes_below(folder: Place) -> dict[str, int]:
     """Return the sizes in bytes of all files in a folder and its folders, by their paths in it, in order."""
     if isinstance(folder, Path):

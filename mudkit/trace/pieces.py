@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from mudkit.files import Place
+from mudkit.files import Place, size_bytes
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import dataset, read_description, table_files
@@ -91,7 +91,7 @@ class FilePieces:
         """Read all rows; raise an error if most cannot be read."""
         source = self._plan.source
         files = source.files()
-        sizes = [text_bytes(file.name, file.stat().st_size) for file in files]
+        sizes = [text_bytes(file.name, size_bytes(file) or 0) for file in files]
         with bar(sum(sizes) / 1e6, f"reading {source.path.name}", "MB") as show, self._unread:
             done = 0
             for file, size in zip(files, sizes, strict=True):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import Place, existing, is_folder, sizes_below
+from mudkit.files import Place, existing, is_folder, size_bytes, sizes_below
 from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
@@ -315,7 +315,7 @@ def _file(
     in_path: tuple[str, ...] = (),
 ) -> Source:
     """Return the format of a file, and its columns; ``in_path`` are the names of those in its path."""
-    if not path.stat().st_size:
+    if size_bytes(path) == 0:
         raise empty(path)
     if format != "auto" and FORMATS[format].is_fixed:
         return Source(path, format, {})
