@@ -257,11 +257,18 @@ _RIGHTS = "check the credentials: libraries of stores take them from their usual
 _HOST = "check the host and the port of the address, and the network"
 
 
+def _message(error: BaseException) -> str:
+    """Return the text of the exception that others were raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"[:300]
+
+
 def store_problem(at: Place, error: BaseException, what: str) -> MudkitError | None:
     """Return the error for a source that its store does not give; None for an exception about its content."""
     if isinstance(error, MudkitError):
         return error
-    message = f"{type(error).__name__}: {error}"[:300]
+    message = _message(error)
     problem = "" if isinstance(at, Path) else _problem_of(error)
     if problem == "rights":
         return InputMissing(
@@ -295,7 +302,7 @@ def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
     return store_problem(at, error, what) or InputMissing(
         f"There is no {what} that can be read at the address {at}.",
         where=str(at),
-        found=f"{type(error).__name__}: {error}"[:300],
+        found=_message(error),
         expected="a file or folder that exists and may be read",
         remedy="check the address",
     )
@@ -575,7 +582,7 @@ def _store_problem(at: UPath, error: BaseException) -> OutputProblem:
     return OutputProblem(
         summary,
         where=str(at),
-        found=f"{type(error).__name__}: {error}"[:300],
+        found=_message(error),
         expected="an address that can be written",
         remedy=remedy,
     )

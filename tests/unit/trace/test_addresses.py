@@ -257,6 +257,12 @@ def test_file_of_the_web_is_read_whatever_its_server_can_do(web, tmp_path):
     assert len(trace.load(f"{web}/cabs.csv?day=1").positions)
 
 
+def test_host_of_the_web_that_refuses_is_said_in_its_words():
+    with pytest.raises(InputMissing, match="does not answer") as caught:
+        trace.load("http://127.0.0.1:1/cabs.csv")
+    assert "ConnectionRefusedError" in caught.value.found
+
+
 def test_page_of_the_web_that_gives_nothing_is_refused_in_words(web):
     WebPages.files |= {
         "/closed.csv": b"x",
