@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -27,23 +28,32 @@ PART_BYTES = 64 << 20
 """Text that a task parses at most, unless it cannot be split."""
 _MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
 _LEAST_BYTES = 4 << 20
+_VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "modificationTime", "mtime", "created")
+"""Names under which stores tell the version of a file, or its time of modification."""
 _ROW_BYTES = 45
 """Average length of a row of text."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a source, as the driver saw it before its bytes were read."""
+    """A file of a source, as the driver saw it before its bytes were read.
+
+    ``version`` is the time of modification, or what a store tells: a checksum, or a time.
+    """
 
     path: Place
     size_bytes: int
-    mtime_ns: int
+    version: str
 
     @classmethod
     def of(cls, path: Place) -> SourceFile:
         """Look at a file."""
-        status = path.stat()
-        return cls(path, status.st_size, getattr(status, "st_mtime_ns", 0))
+        if isinstance(path, Path):
+            status = path.stat()
+            return cls(path, status.st_size, str(status.st_mtime_ns))
+        info = path.fs.info(path.path)
+        versions = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
+        return cls(path, info.get("size") or 0, versions[0] if versions else "")
 
     def check(self) -> None:
         """Raise an error if the file is not there, or another one."""
@@ -93,7 +103,7 @@ class FileInput:
         digest = hashlib.sha256()
         source = self.plan.source
         for name, file in zip(source.members or (source.path.name,), self.files, strict=True):
-            digest.update(f"{name}\0{file.size_bytes}\0{file.mtime_ns}\n".encode())
+            digest.update(f"{name}\0{file.size_bytes}\0{file.version}\n".encode())
         size_bytes = sum(file.size_bytes for file in self.files)
         return {"input": {"files": len(self.files), "bytes": size_bytes, "digest": digest.hexdigest()}}
 

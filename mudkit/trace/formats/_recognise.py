@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import Place, existing, is_folder, sha256, sizes_below
+from mudkit.files import Place, existing, is_folder, sha256, size_bytes, sizes_below
 from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
@@ -212,7 +212,7 @@ class Source:
 
     def sizes(self) -> list[int]:
         """Return the sizes of the files, estimated as text."""
-        return [text_bytes(file.name, file.stat().st_size) for file in self.files()]
+        return [text_bytes(file.name, size_bytes(file) or 0) for file in self.files()]
 
     def names_zones(self) -> bool:
         """Return whether some times name their zone; reads the times of all files until one does."""
@@ -443,7 +443,7 @@ def _file(
     in_path: tuple[str, ...] = (),
 ) -> Source:
     """Return the format of a file, and its columns; ``in_path`` are the names of those in its path."""
-    if not path.stat().st_size:
+    if size_bytes(path) == 0:
         raise empty(path)
     if format != "auto" and FORMATS[format].is_fixed:
         return Source(path, format, {})

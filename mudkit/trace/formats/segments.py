@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mudkit.files import Place
+from mudkit.files import Place, size_bytes
 from mudkit.trace.formats.batch import Dialect
 from mudkit.trace.formats.packed import is_packed, opened
 
@@ -48,7 +48,7 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
     Only the places where segments meet are read. A newline there may stand in quotation marks, which
     :func:`count_rows` finds.
     """
-    size = file.stat().st_size
+    size = size_bytes(file) or 0
     if size <= max_bytes or dialect.encoding not in _ENCODINGS or dialect.delimiter == " " or is_packed(file):
         return [Segment(file)]
     edges = [0]
@@ -69,7 +69,7 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
 
 def split_groups(file: Place, columns: dict[str, str], max_bytes: int) -> list[Segment]:
     """Return segments of whole row groups of a Parquet file; only its metadata are read."""
-    if file.stat().st_size <= max_bytes or is_packed(file):
+    if (size_bytes(file) or 0) <= max_bytes or is_packed(file):
         return [Segment(file)]
     with file.open("rb") as content:
         metadata = pq.ParquetFile(content).metadata
