@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from mudkit.errors import TraceFormatError
-from mudkit.files import Place
+from mudkit.files import Place, size_bytes
 from mudkit.trace.formats.batch import (
     FIELDS,
     HEAD_BYTES,
@@ -200,6 +200,8 @@ def read_delimited(file: Place, columns: dict[str, str], part: Segment | None = 
 
 def split_delimited(file: Place, columns: dict[str, str], max_bytes: int) -> list[Segment]:
     """Return segments of a text table: :func:`mudkit.trace.formats.segments.split_lines`."""
+    if (size_bytes(file) or 0) <= max_bytes:
+        return [Segment(file)]
     return split_lines(file, dialect_of(file, columns.values()), max_bytes)
 
 

@@ -49,7 +49,7 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
     :func:`count_rows` finds.
     """
     size = size_bytes(file) or 0
-    if size <= max_bytes or dialect.encoding not in _ENCODINGS or dialect.delimiter == " " or is_packed(file):
+    if dialect.encoding not in _ENCODINGS or dialect.delimiter == " " or is_packed(file):
         return [Segment(file)]
     edges = [0]
     with file.open("rb") as content:
