@@ -17,8 +17,7 @@ from mudkit.files import Place, PlaceLike, existing, is_file, place
 if TYPE_CHECKING:
     import pandas as pd
 
-    Given: TypeAlias = PlaceLike | Iterable[PlaceLike] | pa.Table | pd.DataFrame
-
+Given: TypeAlias = "PlaceLike | Iterable[PlaceLike] | pa.Table | pd.DataFrame"
 _MAGIC = re.compile(r"[*?[]")
 
 
@@ -49,7 +48,7 @@ def find(given: Given) -> Place | Files | pa.Table:
     InputMissing
         A file does not exist, or no name fits a pattern.
     ParameterError
-        It is none of these, or the files are in several stores.
+        Another kind of value, or files in several stores.
     TraceFormatError
         A table has columns that Arrow does not know.
     """
@@ -58,7 +57,7 @@ def find(given: Given) -> Place | Files | pa.Table:
     if hasattr(given, "iloc"):  # importing pandas takes longer than loading all of mudkit
         return _of_pandas(given)
     if isinstance(given, Iterable) and not isinstance(given, str | os.PathLike):
-        places = [at for each in given for at in _places(each)]
+        places = [at for one in given for at in _places(one)]
         if not places:
             raise InputMissing(
                 "The list of files of the trace is empty.",
