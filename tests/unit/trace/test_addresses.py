@@ -157,6 +157,19 @@ def test_trace_at_an_address_is_written_without_renaming_and_appending(webhdfs, 
     assert not {"RENAME", "APPEND"} & {*webhdfs.operations}
 
 
+def test_writer_whose_files_another_one_has_removed_makes_no_trace(tmp_path, tmp_path_factory):
+    """The other one finishes first, and removes what its manifest does not name."""
+    loaded = cabs(tmp_path_factory)
+    path = place(f"memory://{tmp_path.name}")
+    with (
+        pytest.raises(OutputProblem, match="not at memory"),
+        trace.TraceWriter.open(path, {}, overwrite=True) as writer,
+    ):
+        writer.write("positions", loaded.positions)
+        loaded.save(path, overwrite=True)
+    assert trace.load(path).positions.equals(loaded.positions)
+
+
 def test_store_without_rights_is_named(webhdfs, tmp_path_factory):
     loaded = cabs(tmp_path_factory)
     loaded.save(f"{webhdfs.address}/closed/trace")
