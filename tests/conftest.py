@@ -83,7 +83,7 @@ SLOW_FILES = (
     "unit/widgets/test_scoreboard.py",
     "unit/widgets/test_views_explorer.py",
     "unit/trace/test_generate.py",
-    "unit/pipeline/test_resume.py",
+    "unit/pipeline/test_commits.py",
     "unit/pipeline/launch/test_java.py",
     "unit/learning/test_export.py",
     "unit/learning/test_learnt_reads.py",

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.files import Place, PlaceLike, existing, output_problem, place, staged_file
-from mudkit.pipeline.executors import provide
-from mudkit.pipeline.resume import Stage, remove_stopped, resumable
-from mudkit.pipeline.tables import read
-from mudkit.trace import TraceWriter, read_manifest
-from mudkit.trace.clean import clean
-from mudkit.trace.folder import (
-    OUTPUT_NAMES,
-    TableFile,
-    dataset,
-    files_by_date,
-    is_trace,
-    table_files,
-    write_manifest,
+from mudkit.files import Place, PlaceLike, existing, place
+from mudkit.pipeline.commits import File, Job, Layout, Part, commit, sweep_finished
+from mudkit.pipeline.compaction import (
+    Merge,
+    Span,
+    group_rows,
+    merge,
+    plan_merges,
+    read_where,
+    spans,
+    write_by_date,
 )
+from mudkit.pipeline.tables import read
+from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks
+from mudkit.trace import read_manifest
+from mudkit.trace.clean import clean
+from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
 from mudkit.trace.formats import text_bytes
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
@@ -46,11 +45,15 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
+TRACE = Layout(MANIFEST, tuple(SCHEMAS))
+"""A trace folder."""
+
+_ROWS = "rows"
+"""Folder of the parsed rows; each row group has those of one bucket."""
+_BUCKET = "bucket"
 _BUCKET_BYTES = 64 << 20
 _MAX_BUCKETS = 1024
 _MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
-_ANSWER = pa.schema([("error", pa.string()), ("counted", pa.string())])
-"""Answer of a task: the class of an error, or an empty text; the error or the counts as JSON."""
 
 
 @check_arguments(types=False)
@@ -60,7 +63,7 @@ class IngestReport(Displayed):
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The trace folder.
     rows, kept, reads : int
         Rows in the file; rows that are in the trace; reads, recorded or derived.
@@ -69,12 +72,13 @@ class IngestReport(Displayed):
     duration_s : float
         0 when the trace already existed, from the same file with the same options.
     parts, parts_reused : int
-        Number of tasks (to parse files, to clean buckets), and of those that a stopped run had finished.
+        Number of parts (to parse files, to clean buckets, to merge dates), and of those that a stopped run
+        had finished.
     passed_over : str
         Files of a folder that were not read, by suffix; nothing if all were.
     """
 
-    path: Path
+    path: Place
     rows: int
     kept: int
     reads: int
@@ -119,12 +123,14 @@ def ingest(
     """Convert a file into a trace folder, partitioned by date.
 
     Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
-    memory: tasks parse files (many small ones a task) into buckets by device, then clean one bucket each.
-    Executors read the source, and write the trace, under the same paths as the driver. Rows stay in Arrow;
-    only task numbers and counts pass through the JVM.
+    memory: tasks parse files (many small ones a task) into buckets by device, clean one bucket each, and
+    merge the buckets by date. The trace has no more files than its dates need, of about 128 MB, sorted by
+    time and device. Executors read the source, and write the trace, under the same paths as the driver. Rows
+    stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each step must agree.
 
-    After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same file and options resumes:
-    parsed files and cleaned buckets are reused.
+    The trace is complete when ``trace.json``, which names its files, is there; until then ``_job-…`` in its
+    folder has what is finished. After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same
+    file and options resumes: parsed files, cleaned buckets and merged dates are reused.
 
     Parameters
     ----------
@@ -147,66 +153,65 @@ def ingest(
     InputMissing, TraceFormatError, TraceContentError, ParameterError
         As :func:`mudkit.trace.load`.
     OutputExists, OutputProblem
-        Something else is at ``path``, or it cannot be written (nothing is left behind), or another process
-        is writing there.
+        Something else is at ``path``, or it cannot be written (nothing is left behind), the workers do not
+        share it, or another job began there.
     """
     started = time.monotonic()
     # Absolute, because executors have other working directories.
     plan = Options(**options).plan(existing(source, "trace").absolute())
-    origin, description = plan.source, plan.description()
-    at = _local(path)
+    origin = plan.source
+    files = [SourceFile.of(file) for file in origin.files()]  # before their bytes are read
+    description = plan.description()
+    at = place(path, "trace").absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
-            remove_stopped(at)
+            sweep_finished(at, TRACE)
             return _report(at, manifest)
-    sizes = [text_bytes(file.name, file.stat().st_size) for file in origin.files()]
+    sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
-    identity = {"job": "ingest", "buckets": buckets, **description}
-    with resumable(at, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
+    groups = _groups(files, sizes)
+    parts = len(groups) + buckets
+
+    def body(job: Job) -> dict[str, Any]:
+        nonlocal parts
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
         next(parsed_batches(plan), None)
-        work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
-        sources = len(_sort_out(stage))
-        parsed = _run(spark, stage, "files", work.parse, len(work.groups), at)
-        parsed.check_parsed(plan)
-        total = _run(spark, stage, "bucket", work.clean, work.buckets, at)
-        total.add(parsed)
+        work = IngestWork(plan, job, buckets)
+        parsed = run_tasks(
+            spark, job, work.parse, {f"files-{n:05d}": group for n, group in enumerate(groups)}
+        )
+        total = _total(parsed)
+        total.check_parsed(plan)
+        check_rows(job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
+        rows = [file.name for file in _files(parsed.values(), _ROWS)]
+        items = {f"bucket-{n:05d}": (n, rows) for n in range(buckets)}
+        cleaned = run_tasks(spark, job, work.clean, items)
+        of_cleaned = _total(cleaned)
+        kept = of_cleaned.positions if plan.options.table == "positions" else of_cleaned.reads
+        check_rows(job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
+        total.add(of_cleaned)
         total.check_cleaned(plan)
-        files = {name: _written(stage.out, name) for name in ("positions", "reads", "rejected")}
-        write_manifest(stage.out, {**description, "rejected": total.aside}, files)
-    parts = len(work.groups) + work.buckets
-    return _report(at, read_manifest(at), time.monotonic() - started, parts, sources)
-
-
-def _local(path: PlaceLike) -> Path:
-    """Return the path of an output; a job's parts are moved to their place, which a store need not do."""
-    at = place(path, "trace")
-    if isinstance(at, Path):
-        return at
-    raise errors.OutputProblem(
-        "The output of this job is named by an address.",
-        where=str(at),
-        found=str(at),
-        expected="a folder of this machine, or one that it shares with the workers",
-        remedy="write it there, and copy the folder",
-    )
-
-
-def _written(folder: Path, table: str) -> list[TableFile]:
-    """Return the files of a table that the tasks have written."""
-    return [
-        {
-            "name": file.relative_to(folder).as_posix(),
-            "rows": pq.read_metadata(file).num_rows,
-            "bytes": file.stat().st_size,
+        every = [*parsed.values(), *cleaned.values()]
+        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
+        parts += len(merges)
+        merged = run_tasks(spark, job, work.merge, merges).values()
+        expected = {
+            "positions": total.positions,
+            "reads": total.reads,
+            "rejected": sum(total.aside.values()),
         }
-        for file in (folder / table).rglob("part-*")
-    ]
+        for table, count in expected.items():
+            check_rows(job, f"the table {table}", count, _count(merged, table))
+        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
+        return {**description, "rejected": total.aside, "rows": expected, "files": files}
+
+    done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
+    return _report(at, done.manifest, time.monotonic() - started, parts, done.reused)
 
 
 def _report(
-    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
+    path: Place, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
@@ -223,10 +228,48 @@ def _report(
     )
 
 
-def _groups(files: Sequence[Place], sizes: Sequence[int]) -> tuple[tuple[Place, ...], ...]:
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source, as the driver saw it before its bytes were read."""
+
+    path: Place
+    size_bytes: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Place) -> SourceFile:
+        """Look at a file."""
+        status = path.stat()
+        return cls(path, status.st_size, getattr(status, "st_mtime_ns", 0))
+
+    def check(self) -> None:
+        """Raise an error if the file is not there, or another one."""
+        try:
+            now = SourceFile.of(self.path)
+        except FileNotFoundError as error:
+            raise errors.InputMissing(
+                f"A worker does not see the file {self.path.name}, which was there when the job began.",
+                where=str(self.path),
+                found="no such file",
+                expected="files that this machine and all workers see under the same path",
+                remedy="put them on a shared file system or into a store, and check that nobody removes them",
+            ) from error
+        if now != self:
+            raise errors.TraceContentError(
+                f"The file {self.path.name} changed while it was read.",
+                where=str(self.path),
+                found=f"{now.size_bytes:,} bytes, where there were {self.size_bytes:,}"
+                if now.size_bytes != self.size_bytes
+                else "another time of modification",
+                expected="a file that stays as it is, and is the same one on all machines",
+                remedy="wait until it is complete, or copy it, and run this again",
+            )
+
+
+def _groups(files: Sequence[SourceFile], sizes: Sequence[int]) -> tuple[tuple[SourceFile, ...], ...]:
     """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
     max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
-    groups: list[list[Place]] = []
+    groups: list[list[SourceFile]] = []
     room = 0
     for file, size in zip(files, sizes, strict=True):
         if size > room:
@@ -238,99 +281,103 @@ def _groups(files: Sequence[Place], sizes: Sequence[int]) -> tuple[tuple[Place, 
 
 
 @dataclass(frozen=True)
-class _Work:
+class IngestWork:
     """Work of the tasks; it is pickled to the executors."""
 
     plan: LoadPlan
-    stage: Stage
-    groups: tuple[tuple[Place, ...], ...]
+    job: Job
     buckets: int
 
-    def parse(self, number: int) -> Tally:
-        """Parse a group of files; rows go to the bucket of their device."""
-        tally = Tally()
-        aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
-        with ExitStack() as stack:
-            writers: dict[int, pq.ParquetWriter] = {}
-            for parsed in parsed_batches(self.plan, list(self.groups[number])):
-                tally.add_parsed(parsed)
-                aside.write("rejected", parsed.bad)
-                good = parsed.good.set_column(0, "source", parsed.good["source"].cast(pa.string()))
-                bucket = device_buckets(good["device"], self.buckets)
-                for of in np.unique(bucket).tolist():
-                    if of not in writers:
-                        final = self.stage.work / f"{of:05d}" / f"part-files-{number:05d}-.parquet"
-                        staging = stack.enter_context(staged_file(final))
-                        writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
-                    writers[of].write_table(good.filter(pa.array(bucket == of)))
-        return tally
+    def parse(self, name: str, group: Sequence[SourceFile]) -> Part:
+        """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""
+        tally, job = Tally(), self.job
+        with (
+            PartWriter(job, f"{job.work}/rejected", name) as aside,
+            PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
+        ):
+            waiting: list[pa.Table] = []
+            for file in group:
+                file.check()
+                for parsed in parsed_batches(self.plan, [file.path]):
+                    tally.add_parsed(parsed)
+                    aside.write(parsed.bad)
+                    waiting.append(parsed.good)
+                    if sum(map(len, waiting)) >= GROUP_ROWS:
+                        self._write_buckets(rows, waiting)
+                        waiting = []
+                file.check()
+            self._write_buckets(rows, waiting)
+        return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
 
-    def clean(self, number: int) -> Tally:
-        """Clean the devices of one bucket, derive their reads, and write their part of the trace."""
-        tally = Tally()
-        files = sorted((self.stage.work / f"{number:05d}").glob("part-*"))
-        if files:
-            rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
-            tables = clean(rows, self.plan)
+    def _write_buckets(self, writer: PartWriter, tables: list[pa.Table]) -> None:
+        tables = [
+            table.set_column(0, "source", table["source"].cast(pa.string())) for table in tables if len(table)
+        ]
+        if not tables:
+            return
+        rows = pa.concat_tables(tables, promote_options="default")
+        bucket = device_buckets(rows["device"], self.buckets).astype(np.int32)
+        order = np.argsort(bucket, kind="stable")
+        rows = rows.append_column(_BUCKET, pa.array(bucket)).take(order)
+        edges = np.flatnonzero(np.diff(bucket[order], prepend=-1, append=-1))
+        for first, last in pairwise(edges.tolist()):
+            writer.write(rows.slice(first, last - first))
+            writer.end_group()
+
+    def clean(self, name: str, item: tuple[int, Sequence[str]]) -> Part:
+        """Clean the devices of one bucket, whose rows are in some files, and derive their reads."""
+        bucket, files = item
+        tally, job = Tally(), self.job
+        found = [read_where(job.path / file, _BUCKET, bucket) for file in files]
+        pieces = [rows for rows in found if rows is not None]
+        written: list[File] = []
+        by_date: list[File] = []
+        if pieces:
+            tables = clean(pa.concat_tables(pieces, promote_options="default"), self.plan)
             tally.add_cleaned(tables)
-            writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
-            for name in ("positions", "reads", "rejected"):
-                writer.write(name, getattr(tables, name))
-        return tally
+            for table in ("positions", "reads"):
+                rows = getattr(tables, table)
+                by_date += write_by_date(job, table, rows, name, group_rows(self.buckets))
+            with PartWriter(job, f"{job.work}/rejected", name) as writer:
+                writer.write(tables.rejected)
+            written = [*by_date, *writer.files]
+        found_spans = [span for file in by_date for span in spans(job, file)]
+        return Part({"tally": vars(tally), "spans": found_spans}, tuple(written))
+
+    def merge(self, name: str, merges: Sequence[Merge]) -> Part:
+        """Write files of the trace."""
+        return Part(None, tuple(merge(self.job, merges)))
 
 
-def _part_of(file: Path) -> str:
-    """Return the name of the part of a file."""
-    return "-".join(file.name.split("-")[1:3])
+def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:
+    """Return the row groups of the tables that are divided by dates."""
+    by_table: dict[str, list[Span]] = {"positions": [], "reads": []}
+    for part in cleaned:
+        for span in starmap(Span, part.counted["spans"]):
+            by_table[_table(File(span.file, 0, 0))].append(span)
+    return by_table
 
 
-def _sort_out(stage: Stage) -> dict[str, Any]:
-    """Return the complete parts, and remove the files of others."""
-    manifest = stage.finished()
-    stage.clear(lambda file: _part_of(file) not in manifest)
-    return manifest
-
-
-def _run(
-    spark: SparkSession, stage: Stage, kind: str, work: Callable[[int], Tally], tasks: int, path: Path
-) -> Tally:
-    """Run the unfinished of the tasks 0, 1, … on Spark; return the counts of all, or raise an error."""
-    manifest = stage.finished()
-    names = [f"{kind}-{number:05d}" for number in range(tasks)]
-    todo = [number for number, name in enumerate(names) if name not in manifest]
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                name, which = names[todo[number]], ""
-                try:
-                    counted = vars(work(todo[number]))
-                    stage.finish(name, counted, _files(stage, name))
-                except (errors.MudkitError, OSError) as error:
-                    problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
-                    _, (kind_of_error, summary, fields) = problem.__reduce__()
-                    which, counted = kind_of_error.__name__, {"summary": summary, **fields}
-                answer = [{"error": which, "counted": json.dumps(counted)}]
-                yield from pa.Table.from_pylist(answer, schema=_ANSWER).to_batches()
-
-    counts = [manifest[name] for name in names if name in manifest]
-    if todo:
-        provide(spark)
-        numbers = spark.range(0, len(todo), 1, min(len(todo), _MAX_BUCKETS))
-        answers = numbers.mapInArrow(run, "error STRING, counted STRING").collect()
-        for which, text in answers:
-            if which:
-                raise getattr(errors, which)(**json.loads(text))
-            counts.append(json.loads(text))
+def _total(parts: Mapping[str, Part]) -> Tally:
     total = Tally()
-    for counted in counts:
-        total.add(Tally.of(counted))
+    for part in parts.values():
+        total.add(Tally.of(part.counted["tally"]))
     return total
 
 
-def _files(stage: Stage, name: str) -> list[Path]:
-    """List the files of a part."""
-    return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]
+def _table(file: File) -> str:
+    """Return the table of a file, of the trace or in the job's folder."""
+    folders = file.name.split("/")
+    return folders[-2] if folders[-2] in (*TRACE.tables, _ROWS) else folders[-3]
+
+
+def _files(parts: Iterable[Part], table: str) -> list[File]:
+    """Return the files of a table in the order of the parts."""
+    return [file for part in parts for file in part.files if _table(file) == table]
+
+
+def _count(parts: Iterable[Part], table: str) -> int:
+    return sum(file.rows for file in _files(parts, table))
 
 
 @check_arguments(types=False)

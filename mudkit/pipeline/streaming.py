@@ -39,7 +39,8 @@ from mudkit.files import existing_path, staged_file
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
-from mudkit.pipeline.tables import require_columns, writing
+from mudkit.pipeline.tables import require_columns
+from mudkit.pipeline.tasks import writing
 
 WRITTEN: Final = (
     "t_us BIGINT, numbers ARRAY<BIGINT>, recipients ARRAY<STRING>, aggregate STRING, problem STRING, "

@@ -53,8 +53,8 @@ from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
 
 FORMAT_VERSION = 1
-OUTPUT_NAMES = r"trace\.json|" + "|".join(SCHEMAS)
-"""Names in a trace folder; a folder with other files is never replaced."""
+OUTPUT_NAMES = r"trace\.json|_job-[0-9a-f]{16}|" + "|".join(SCHEMAS)
+"""Names in a trace folder, of jobs that fill it, too; a folder with other files is never replaced."""
 
 MANIFEST = "trace.json"
 _WHO = {"messages": "source", "operations": "client", "deliveries": "receiver"}

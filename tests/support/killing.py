@@ -8,22 +8,37 @@ import subprocess
 from pathlib import Path
 
 
+def alive_members(process: subprocess.Popen[str]) -> dict[int, str]:
+    """Return the processes of a session that run, with the names of their programs."""
+    alive = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, after = stat.read_text().rpartition(")")
+        except OSError:
+            continue
+        fields = after.split()
+        if int(fields[3]) == process.pid and fields[0] not in "ZX":
+            alive[int(stat.parent.name)] = before.partition("(")[2]
+    return alive
+
+
+def kill_members(process: subprocess.Popen[str], program: str) -> bool:
+    """Kill the processes of a session that run a program, such as ``java``; return whether there were any."""
+    pids = [pid for pid, name in alive_members(process).items() if name == program]
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return bool(pids)
+
+
 def kill(process: subprocess.Popen[str]) -> None:
     """Kill a process and all of its session: Java, and Python's workers, which have groups of their own."""
-    while True:
-        alive = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == process.pid and fields[0] not in "ZX":
-                alive.append(int(stat.parent.name))
+    while alive := alive_members(process):
         for pid in alive:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        if not alive:
-            return
         process.poll()
