@@ -167,7 +167,7 @@ def _register_matches(spark: SparkSession) -> None:
 
 
 _NO_CLIENT = ("No FileSystem for scheme", "FileSystem not found", "RuntimeDelegateImpl")
-"""What Spark says of an address for which it lacks the client, or a class of it."""
+"""Signs in errors of Spark that it lacks the client for an address, or a class of it."""
 
 _CLIENTS = {
     "s3a": "org.apache.hadoop:hadoop-aws among the jars of Spark, of the version of its Hadoop",

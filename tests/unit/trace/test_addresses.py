@@ -195,7 +195,7 @@ def test_file_of_a_folder_without_rights_is_named(webhdfs):
 
 
 def test_store_that_falls_silent_while_a_file_is_put_is_given_up(monkeypatch):
-    monkeypatch.setattr("mudkit.webhdfs.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mudkit.hadoop.TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = place(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/trace/a.csv")
         with pytest.raises(OutputProblem, match="does not answer"), staged_file(address) as file:
