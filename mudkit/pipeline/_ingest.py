@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from mudkit import errors, words
+from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
 from mudkit.files import Place, PlaceLike, existing, place
@@ -28,16 +28,18 @@ from mudkit.pipeline.compaction import (
     spans,
     write_by_date,
 )
+from mudkit.pipeline.frames import find_frame, plan_frame
+from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
 from mudkit.pipeline.tables import read
-from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks
+from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
-from mudkit.trace.parse import parsed_batches
+from mudkit.trace.parse import Parsed
 from mudkit.trace.schema import SCHEMAS, device_buckets, epoch_us
 from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
@@ -45,15 +47,15 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.trace.formats.given import Given
+
 TRACE = Layout(MANIFEST, tuple(SCHEMAS))
 """A trace folder."""
 
 _ROWS = "rows"
 """Folder of the parsed rows; each row group has those of one bucket."""
 _BUCKET = "bucket"
-_BUCKET_BYTES = 64 << 20
 _MAX_BUCKETS = 1024
-_MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
 
 
 @check_arguments(types=False)
@@ -114,31 +116,35 @@ class IngestReport(Displayed):
 @check_arguments(types=False)
 def ingest(
     spark: SparkSession,
-    source: PlaceLike,
+    source: Given | DataFrame,
     path: PlaceLike,
     *,
     overwrite: bool = False,
     **options: Any,
 ) -> IngestReport:
-    """Convert a file into a trace folder, partitioned by date.
+    """Convert files, or the rows of a table, into a trace folder, partitioned by date.
 
-    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
-    memory: tasks parse files (many small ones a task) into buckets by device, clean one bucket each, and
-    merge the buckets by date. The trace has no more files than its dates need, of about 128 MB, sorted by
-    time and device. Executors read the source, and write the trace, under the same paths as the driver. Rows
-    stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each step must agree.
+    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in memory:
+    tasks parse the rows (many small files a task, a large one in segments) into buckets by device, clean one
+    bucket each, and merge the buckets by date. The trace has no more files than its dates need, of about
+    128 MB, sorted by time and device. Executors read the source, and write the trace, under the same paths as
+    the driver. Rows stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each
+    step must agree.
 
     The trace is complete when ``trace.json``, which names its files, is there; until then ``_job-…`` in its
     folder has what is finished. After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same
-    file and options resumes: parsed files, cleaned buckets and merged dates are reused.
+    files and options resumes: parsed files, cleaned buckets and merged dates are reused. Files are told by
+    their names, sizes and times of modification. The rows of a DataFrame or table are read anew by each call.
 
     Parameters
     ----------
     spark : SparkSession
-    source : path-like
-        A file or folder that :func:`mudkit.trace.load` reads.
+    source : path-like, list of path-like, DataFrame or str
+        What :func:`mudkit.trace.load` reads; or a DataFrame, or the name of a view or table of the
+        catalogue, whose columns are found, or mapped, as those of a file (``place.lat`` is a field of a
+        struct). Its rows have the number 0 in ``rejected``.
     path : path-like
-        The trace folder to create. One from the same file with the same options is left unchanged.
+        The trace folder to create. One from the same files with the same options is left unchanged.
     overwrite : bool
         Replace what is at ``path``.
     **options
@@ -157,57 +163,35 @@ def ingest(
         share it, or another job began there.
     """
     started = time.monotonic()
-    # Absolute, because executors have other working directories.
-    plan = Options(**options).plan(existing(source, "trace").absolute())
-    origin = plan.source
-    files = [SourceFile.of(file) for file in origin.files()]  # before their bytes are read
-    description = plan.description()
+    given = _input(spark, source, Options(**options))
+    plan = given.plan
+    description = {**plan.description(), **given.described}
     at = place(path, "trace").absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
             return _report(at, manifest)
-    sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
-    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
-    groups = _groups(files, sizes)
-    parts = len(groups) + buckets
+    buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
 
     def body(job: Job) -> dict[str, Any]:
-        nonlocal parts
-        # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(plan), None)
-        work = IngestWork(plan, job, buckets)
-        parsed = run_tasks(
-            spark, job, work.parse, {f"files-{n:05d}": group for n, group in enumerate(groups)}
-        )
-        total = _total(parsed)
-        total.check_parsed(plan)
-        check_rows(job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
-        rows = [file.name for file in _files(parsed.values(), _ROWS)]
-        items = {f"bucket-{n:05d}": (n, rows) for n in range(buckets)}
-        cleaned = run_tasks(spark, job, work.clean, items)
-        of_cleaned = _total(cleaned)
-        kept = of_cleaned.positions if plan.options.table == "positions" else of_cleaned.reads
-        check_rows(job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
-        total.add(of_cleaned)
-        total.check_cleaned(plan)
-        every = [*parsed.values(), *cleaned.values()]
-        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
-        parts += len(merges)
-        merged = run_tasks(spark, job, work.merge, merges).values()
-        expected = {
-            "positions": total.positions,
-            "reads": total.reads,
-            "rejected": sum(total.aside.values()),
-        }
-        for table, count in expected.items():
-            check_rows(job, f"the table {table}", count, _count(merged, table))
-        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
-        return {**description, "rejected": total.aside, "rows": expected, "files": files}
+        with writing(at):
+            return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, parts, done.reused)
+    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
+
+
+def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
+    """Return the input that is given: files, or the rows of a DataFrame, view or table."""
+    frame = find_frame(spark, source)
+    if frame is None:
+        found = find(source)
+        if not isinstance(found, pa.Table):
+            # Absolute, because executors have other working directories.
+            return FileInput.of(options.plan(found if isinstance(found, Files) else found.absolute()))
+        frame = spark.createDataFrame(found)
+    return FrameInput.of(*plan_frame(frame, source if isinstance(source, str) else "table", options))
 
 
 def _report(
@@ -229,83 +213,54 @@ def _report(
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A file of a source, as the driver saw it before its bytes were read."""
-
-    path: Place
-    size_bytes: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Place) -> SourceFile:
-        """Look at a file."""
-        status = path.stat()
-        return cls(path, status.st_size, getattr(status, "st_mtime_ns", 0))
-
-    def check(self) -> None:
-        """Raise an error if the file is not there, or another one."""
-        try:
-            now = SourceFile.of(self.path)
-        except FileNotFoundError as error:
-            raise errors.InputMissing(
-                f"A worker does not see the file {self.path.name}, which was there when the job began.",
-                where=str(self.path),
-                found="no such file",
-                expected="files that this machine and all workers see under the same path",
-                remedy="put them on a shared file system or into a store, and check that nobody removes them",
-            ) from error
-        if now != self:
-            raise errors.TraceContentError(
-                f"The file {self.path.name} changed while it was read.",
-                where=str(self.path),
-                found=f"{now.size_bytes:,} bytes, where there were {self.size_bytes:,}"
-                if now.size_bytes != self.size_bytes
-                else "another time of modification",
-                expected="a file that stays as it is, and is the same one on all machines",
-                remedy="wait until it is complete, or copy it, and run this again",
-            )
-
-
-def _groups(files: Sequence[SourceFile], sizes: Sequence[int]) -> tuple[tuple[SourceFile, ...], ...]:
-    """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
-    max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
-    groups: list[list[SourceFile]] = []
-    room = 0
-    for file, size in zip(files, sizes, strict=True):
-        if size > room:
-            groups.append([])
-            room = max_bytes
-        groups[-1].append(file)
-        room -= size
-    return tuple(map(tuple, groups))
-
-
-@dataclass(frozen=True)
 class IngestWork:
-    """Work of the tasks; it is pickled to the executors."""
+    """Work of an ingest and of its tasks; it is pickled to the executors."""
 
     plan: LoadPlan
     job: Job
     buckets: int
 
-    def parse(self, name: str, group: Sequence[SourceFile]) -> Part:
-        """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""
+    def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
+        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        parsed = given.parse(spark, self.job, self.write)
+        total = _total(parsed)
+        total.check_parsed(self.plan)
+        read = total.rows if given.rows is None else given.rows
+        check_rows(self.job, "what the tasks have read", read, total.rows)
+        check_rows(self.job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
+        rows = [file.name for file in _files(parsed.values(), _ROWS)]
+        buckets = {f"bucket-{number:05d}": (number, rows) for number in range(self.buckets)}
+        cleaned = run_tasks(spark, self.job, self.clean, buckets)
+        of_cleaned = _total(cleaned)
+        kept = of_cleaned.positions if self.plan.options.table == "positions" else of_cleaned.reads
+        check_rows(self.job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
+        total.add(of_cleaned)
+        total.check_cleaned(self.plan)
+        every = [*parsed.values(), *cleaned.values()]
+        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
+        merged = run_tasks(spark, self.job, self.merge, merges).values()
+        aside = total.aside
+        expected = {"positions": total.positions, "reads": total.reads, "rejected": sum(aside.values())}
+        for table, count in expected.items():
+            check_rows(self.job, f"the table {table}", count, _count(merged, table))
+        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
+        return {"rejected": aside, "rows": expected, "files": files}
+
+    def write(self, name: str, parsed: Iterable[Parsed]) -> Part:
+        """Write parsed rows in row groups, each of which has the rows of one bucket of devices."""
         tally, job = Tally(), self.job
         with (
             PartWriter(job, f"{job.work}/rejected", name) as aside,
             PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
         ):
             waiting: list[pa.Table] = []
-            for file in group:
-                file.check()
-                for parsed in parsed_batches(self.plan, [file.path]):
-                    tally.add_parsed(parsed)
-                    aside.write(parsed.bad)
-                    waiting.append(parsed.good)
-                    if sum(map(len, waiting)) >= GROUP_ROWS:
-                        self._write_buckets(rows, waiting)
-                        waiting = []
-                file.check()
+            for each in parsed:
+                tally.add_parsed(each)
+                aside.write(each.bad)
+                waiting.append(each.good)
+                if sum(map(len, waiting)) >= GROUP_ROWS:
+                    self._write_buckets(rows, waiting)
+                    waiting = []
             self._write_buckets(rows, waiting)
         return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
 
@@ -328,8 +283,8 @@ class IngestWork:
         """Clean the devices of one bucket, whose rows are in some files, and derive their reads."""
         bucket, files = item
         tally, job = Tally(), self.job
-        found = [read_where(job.path / file, _BUCKET, bucket) for file in files]
-        pieces = [rows for rows in found if rows is not None]
+        of_bucket = (read_where(job.path / file, _BUCKET, bucket) for file in files)
+        pieces = [rows for rows in of_bucket if rows is not None]
         written: list[File] = []
         by_date: list[File] = []
         if pieces:
@@ -341,8 +296,8 @@ class IngestWork:
             with PartWriter(job, f"{job.work}/rejected", name) as writer:
                 writer.write(tables.rejected)
             written = [*by_date, *writer.files]
-        found_spans = [span for file in by_date for span in spans(job, file)]
-        return Part({"tally": vars(tally), "spans": found_spans}, tuple(written))
+        row_groups = [span for file in by_date for span in spans(job, file)]
+        return Part({"tally": vars(tally), "spans": row_groups}, tuple(written))
 
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write files of the trace."""

@@ -12,8 +12,8 @@ No data file is renamed, linked or locked, and each has a name that no other pro
 a store that is no POSIX folder. Names that begin with ``_`` are passed over by Spark, Arrow and pandas.
 
 Two jobs at one place with the same identity share finished parts; the first manifest counts, and the other
-job reports it. Of jobs with different identities the one that starts last goes on: it removes the folder of
-the other, which finds that out at its next step.
+job reports it. Of jobs with different identities the one that starts last works: it removes the folder of the
+other, which finds that out at its next step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from mudkit import __version__
-from mudkit.errors import MudkitError, OutputExists, OutputProblem
+from mudkit.errors import EnvironmentProblem, MudkitError, OutputExists, OutputProblem
 from mudkit.files import Place, arrow_place, is_file, is_folder, output_problem, sizes_below, staged_file
 from mudkit.pipeline.executors import package_folder
 
@@ -232,11 +232,12 @@ class Committed:
     Attributes
     ----------
     manifest : dict
-    reused : int
-        Number of parts that a stopped run had finished.
+    parts, reused : int
+        Number of parts, and of those that a stopped run had finished.
     """
 
     manifest: dict[str, Any]
+    parts: int
     reused: int
 
 
@@ -250,8 +251,8 @@ def commit(
 ) -> Committed:
     """Fill a folder by a job, and write its manifest when all is done.
 
-    A body that is killed, interrupted or failed by Spark leaves its finished parts to the next one with the
-    same identity. A MudkitError, about the input or the disk, leaves nothing. A complete output that is
+    A body that is killed, interrupted or failed by Spark or Java leaves its finished parts to the next one
+    with the same identity. An error about the input or the disk leaves nothing. A complete output that is
     replaced stays complete until then.
 
     Parameters
@@ -293,9 +294,10 @@ def commit(
     except BaseException as error:
         if isinstance(error, Exception) and (other := _by_another(job, before)) is not None:
             _clear(job, own_only=True)
-            return Committed(other, reused)
+            return Committed(other, reused, reused)
         is_lost = not job.is_current()
-        if is_lost or isinstance(error, MudkitError) or not job.finished():
+        is_of_input = isinstance(error, MudkitError) and not isinstance(error, EnvironmentProblem)
+        if is_lost or is_of_input or not job.finished():
             _clear(job, own_only=is_lost)
             _remove_empty(job, new_folders)
         if is_lost and isinstance(error, Exception):
@@ -303,8 +305,9 @@ def commit(
         if isinstance(error, OSError) and not isinstance(error, MudkitError):
             raise output_problem(path, error) from error
         raise
+    parts = len(job.finished())
     _clean(job, before, leftovers)
-    return Committed(manifest, reused)
+    return Committed(manifest, parts, reused)
 
 
 def refuse_other(path: Place, layout: Layout, *, overwrite: bool) -> None:
@@ -391,7 +394,7 @@ def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
 def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str]) -> None:
     """Remove what a commit replaced, the job's folder, and what stopped runs left.
 
-    Files that appeared since the job began may be those of a job that goes on, which removes them itself.
+    Files that appeared since the job began may be those of a job that still works, which removes them itself.
     """
     replaced = {file.name for file in job.layout.files(before)}
     for name in _unnamed(job, job.layout.read(job.path)):

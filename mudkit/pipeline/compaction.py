@@ -79,13 +79,13 @@ def spans(job: Job, file: File) -> list[Span]:
     """Return the row groups of a file that :func:`write_by_date` wrote."""
     metadata = _metadata(job.path / file.name)
     column = metadata.schema.names.index("ts")
-    found = []
+    row_groups = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         of_ts = group.column(column).statistics
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
-        found.append(Span(file.name, of_ts.min_raw, of_ts.max_raw, group.num_rows, size))
-    return found
+        row_groups.append(Span(file.name, of_ts.min_raw, of_ts.max_raw, group.num_rows, size))
+    return row_groups
 
 
 def plan_merges(by_table: dict[str, list[Span]], undated: dict[str, list[File]]) -> dict[str, list[Merge]]:
@@ -99,9 +99,9 @@ def plan_merges(by_table: dict[str, list[Span]], undated: dict[str, list[File]])
         The files of each other table, in order.
     """
     merges: list[tuple[int, Merge]] = []
-    for table, found in by_table.items():
+    for table, row_groups in by_table.items():
         by_date: dict[int, list[Span]] = {}
-        for span in found:
+        for span in row_groups:
             by_date.setdefault(span.low_us // _US_PER_DAY, []).append(span)
         for day in sorted(by_date):
             merges += _plan_date(table, day, by_date[day])
@@ -118,24 +118,24 @@ def plan_merges(by_table: dict[str, list[Span]], undated: dict[str, list[File]])
     return parts
 
 
-def _plan_date(table: str, day: int, found: Sequence[Span]) -> Iterator[tuple[int, Merge]]:
-    size = sum(span.bytes for span in found)
+def _plan_date(table: str, day: int, row_groups: Sequence[Span]) -> Iterator[tuple[int, Merge]]:
+    size = sum(span.bytes for span in row_groups)
     files = -(-size // FILE_BYTES)
-    groups = max(1, round(sum(span.rows for span in found) / (files * GROUP_ROWS)))
-    edges = _edges(day, found, files * groups)
+    groups = max(1, round(sum(span.rows for span in row_groups) / (files * GROUP_ROWS)))
+    edges = _edges(day, row_groups, files * groups)
     date = str(_EPOCH + dt.timedelta(days=day))
-    names = tuple(sorted({span.file for span in found}))
+    names = tuple(sorted({span.file for span in row_groups}))
     for number, first in enumerate(range(0, len(edges) - 1, groups)):
         yield size // files, Merge(table, date, number, tuple(edges[first : first + groups + 1]), names)
 
 
-def _edges(day: int, found: Sequence[Span], count: int) -> list[int]:
+def _edges(day: int, row_groups: Sequence[Span], count: int) -> list[int]:
     """Return the times that divide a date into a number of intervals with about the same number of rows.
 
     Within a row group rows are taken to be spread evenly.
     """
     start, end = day * _US_PER_DAY, (day + 1) * _US_PER_DAY
-    low, past, rows = np.array([(s.low_us, s.high_us + 1, s.rows) for s in found], dtype=np.int64).T
+    low, past, rows = np.array([(s.low_us, s.high_us + 1, s.rows) for s in row_groups], dtype=np.int64).T
     times = np.unique(np.concatenate([low, past]))
     density = np.zeros(len(times))
     np.add.at(density, np.searchsorted(times, low), rows / (past - low))
@@ -218,7 +218,7 @@ def read_groups(place: Place, groups: Sequence[int], metadata: pq.FileMetaData |
 
 
 def read_where(place: Place, column: str, value: int) -> pa.Table | None:
-    """Read the row groups all of whose rows have a value; None if there are none."""
+    """Read the row groups all of whose rows have a value; None without any."""
     metadata = _metadata(place)
     number_of = metadata.schema.names.index(column)
     groups = [

@@ -35,7 +35,7 @@ from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
 from mudkit.pipeline.tables import read_files
-from mudkit.pipeline.tasks import publish, write_frame
+from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import dataset, files_by_date
@@ -272,7 +272,7 @@ def run_job(
             f"{number:05d}": lambda span=span: JOBS[job](whole, span, **options)
             for number, span in enumerate(spans)
         }
-        with progress(spark, job):
+        with progress(spark, job), writing(at):
             parts = _write_parts(spark, stage, frames)
             files = [file for part in parts for file in part.files]
             return {"name": job, **publish(spark, stage, files)}
@@ -297,7 +297,7 @@ def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[]
     def write_part(name: str) -> Part:
         if not job.is_current():
             raise job.lost()
-        return _write(job, name, todo[name]())
+        return write_frame(job, name, todo[name]())
 
     tag = f"mudkit-{uuid.uuid4().hex}"
     spark.addTag(tag)
@@ -399,11 +399,6 @@ def _files(trace: _Trace) -> list[tuple[str, int, float]]:
         for table in trace.tables
         for file in trace.files(table, None, None)
     ]
-
-
-def _write(job: Job, name: str, frame: DataFrame) -> Part:
-    """Write the rows of one part of a job."""
-    return write_frame(job, name, frame)
 
 
 def _start_us(date: dt.date) -> int:

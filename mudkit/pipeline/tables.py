@@ -22,7 +22,7 @@ from mudkit.files import PlaceLike, place, spark_place
 from mudkit.pipeline._session import session
 from mudkit.pipeline.commits import RESULT, Job, commit
 from mudkit.pipeline.executors import check_workers
-from mudkit.pipeline.tasks import publish, write_frame
+from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_files
@@ -263,7 +263,8 @@ def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, which its manifest makes complete.
 
     Tasks write the files, and copy them to their place when all are complete; ``_manifest.json``, which names
-    them with rows and bytes, is written last. Other programs read the folder: ``pandas.read_parquet(path)``.
+    them with rows and bytes, is written last. Other programs, such as pandas and Arrow,
+    read the folder as it is.
     Times are microseconds in UTC.
 
     Parameters
@@ -288,8 +289,9 @@ def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
     """
 
     def body(job: Job) -> dict[str, Any]:
-        part = write_frame(job, "00000", frame, is_recorded=False)
-        return publish(frame.sparkSession, job, part.files)
+        with writing(at):
+            part = write_frame(job, "00000", frame, is_recorded=False)
+            return publish(frame.sparkSession, job, part.files)
 
     at = place(path, "result").absolute()
     identity = {"job": "write", "run": uuid.uuid4().hex}

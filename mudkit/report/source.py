@@ -33,7 +33,7 @@ from mudkit.report.recording import (
 )
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats.packed import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of

@@ -23,6 +23,7 @@ from killing import alive_members, kill, kill_members
 from pyspark.sql import SparkSession
 
 from mudkit import pipeline, trace
+from mudkit.reproduce.cluster import local_cluster
 
 pytestmark = pytest.mark.spark
 
@@ -47,6 +48,7 @@ class Chain:
 
     def __init__(self, job: str, source: Path, out: Path) -> None:
         self.job, self.out = job, out
+        self.master = "local[2]"
         options = OPTIONS.get(job, ["--dates", "1"])
         self.command = [
             sys.executable,
@@ -74,7 +76,7 @@ class Chain:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=os.environ | {"MUDKIT_SPARK_MASTER": "local[2]"},
+            env=os.environ | {"MUDKIT_SPARK_MASTER": self.master},
         )
         self.processes.append(process)
         return process
@@ -93,15 +95,19 @@ class Chain:
         """Return whether a reader finds the output, as README and the guides tell it to."""
         return any((self.out / name).exists() for name in ("trace.json", "_manifest.json"))
 
+    def wait_for(self, process: subprocess.Popen[str], parts: int, delay_s: float) -> None:
+        """Wait until a number of parts is finished, or the process ends, and then for a delay."""
+        while process.poll() is None and len(self.parts()) < parts and not self.is_complete():
+            time.sleep(0.003)
+        if delay_s:
+            time.sleep(delay_s)
+
     def run_and_kill(self, further_parts: int, delay_s: float, victim: str) -> bool:
         """Kill a run after some further parts and a delay; return whether it was still running."""
         target = min(len(self.parts()) + further_parts, PARTS[self.job])
         process = self.start()
         try:
-            while process.poll() is None and len(self.parts()) < target and not self.is_complete():
-                time.sleep(0.003)
-            if delay_s:
-                time.sleep(delay_s)
+            self.wait_for(process, target, delay_s)
             was_alive = process.poll() is None
             if victim == "java" and kill_members(process, "java"):
                 process.wait(GUARD_S)  # it ends by itself, and does not say that all is well
@@ -114,7 +120,8 @@ class Chain:
                 assert not alive_members(process)
         finally:
             kill(process)
-        process.communicate()
+        _, stderr = process.communicate()
+        assert "could not be written" not in stderr  # a Java that is gone is no problem of the output
         return was_alive
 
 
@@ -206,6 +213,38 @@ def test_killed_jobs_resume_and_give_the_same_output(
     else:
         pipeline.run_job(spark, job, folder, uninterrupted_out)
         assert read_rows(out).equals(read_rows(uninterrupted_out))
+
+
+@pytest.mark.soak
+def test_executors_killed_on_a_cluster_change_no_row(cabs: Path, tmp_path: Path) -> None:
+    """Kill executors of both workers during an ingest, which uses those that the workers start anew.
+
+    Then kill a worker with its executor and, soon after, the whole session; the next run completes the trace.
+    """
+    chance = random.Random("kills of executors")
+    chain = Chain("ingest", cabs, tmp_path / "out")
+    with local_cluster(2) as cluster, chain:
+        chain.master = cluster.url
+        process = chain.start()
+        for target in (1, 4, 9):
+            chain.wait_for(process, target, chance.random() * 0.3)
+            kill_members(cluster.workers[chance.randrange(2)], "java", but_leader=True)
+        assert process.poll() is None
+        chain.wait_for(process, 12, 0.0)
+        cluster.kill_worker(0)
+        kill_members(cluster.workers[0], "java")
+        chain.wait_for(process, 14, chance.random() * 0.3)
+        assert not chain.is_complete()
+        kill(process)
+        process.communicate()
+        assert chain.parts()
+        process = chain.start()
+        _, stderr = process.communicate(timeout=GUARD_S)
+        assert process.returncode == 0, stderr
+    uninterrupted, resumed = trace.load(cabs, rule="trip_start"), trace.load(chain.out)
+    assert resumed.positions.equals(uninterrupted.positions)
+    assert resumed.reads.sort_by("read_id").equals(uninterrupted.reads.sort_by("read_id"))
+    assert list_names(chain.out) == ["positions", "reads", "trace.json"]
 
 
 def list_names(folder: Path) -> list[str]:

@@ -350,9 +350,9 @@ def test_output_on_private_file_systems_is_refused_in_words(apart, private, sour
     arguments = (str(source / "cabs"), str(source / "generated"), str(private))
     process = run_python(PRIVATE, *arguments, MUDKIT_SPARK_MASTER=apart.url, PYSPARK_PYTHON=str(python))
     assert process.returncode == 0, process.stderr[-3000:]
-    said = [json.loads(line) for line in process.stdout.splitlines()]
-    assert len(said) == 3
-    for kind, text, remedy in said:
+    errors = [json.loads(line) for line in process.stdout.splitlines()]
+    assert len(errors) == 3
+    for kind, text, remedy in errors:
         assert kind == "OutputProblem"
         assert "not shared" in text
         assert "shared file system" in remedy

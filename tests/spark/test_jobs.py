@@ -143,10 +143,10 @@ class InterruptedFunction:
 @pytest.mark.parametrize("job", OPTIONS)
 def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
     """Parts run some at a time, so at least as many as were begun before the interruption are finished."""
-    out, write = tmp_path / "out", jobs._write
+    out, write = tmp_path / "out", jobs.write_frame
     finished = {}
     for calls in (2, 3):
-        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, calls))
+        monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, calls))
         with pytest.raises(KeyboardInterrupt):
             pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
         (job_folder,) = out.iterdir()
@@ -155,7 +155,7 @@ def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
         assert finished.items() <= now.items()
         assert len(finished) < len(now) <= len(finished) + calls
         finished = now
-    monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 7 - len(finished)))
+    monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 7 - len(finished)))
     report = pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
     assert (report.parts, report.parts_reused) == (7, len(finished))
     assert read_stored_rows(out) == run_directly(spark, folder, job)
@@ -174,16 +174,16 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
         (copy, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
     ]
     folder_names = set()
-    write = jobs._write
+    write = jobs.write_frame
     for trace_folder, options in stops:
-        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 1))
+        monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 1))
         with pytest.raises(KeyboardInterrupt):
             pipeline.run_job(spark, "cells", trace_folder, tmp_path / "out", **{"dates": 1, **options})
         (job_folder,) = (tmp_path / "out").iterdir()  # the previous one is removed
         assert len(list_names(job_folder / "done")) == 1
         folder_names.add(job_folder.name)
     assert len(folder_names) == len(stops)
-    monkeypatch.setattr(jobs, "_write", write)
+    monkeypatch.setattr(jobs, "write_frame", write)
     changed = next((copy / "positions").rglob("*.parquet"))
     pq.write_table(pq.read_table(changed).replace_schema_metadata({"x": "y"}), changed)
     manifest = json.loads((copy / "trace.json").read_text())
@@ -197,14 +197,14 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
 
 def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_path, monkeypatch):
     """66: another identity: the later start wins, the earlier one ends with an OutputProblem."""
-    out, write = tmp_path / "out", jobs._write
+    out, write = tmp_path / "out", jobs.write_frame
 
     def begin_another(*arguments):
-        monkeypatch.setattr(jobs, "_write", write)
+        monkeypatch.setattr(jobs, "write_frame", write)
         pipeline.run_job(spark, "label_writes", folder, out)
         return write(*arguments)
 
-    monkeypatch.setattr(jobs, "_write", begin_another)
+    monkeypatch.setattr(jobs, "write_frame", begin_another)
     with pytest.raises(OutputProblem, match="Another job began"):
         pipeline.run_job(spark, "cells", folder, out)
     assert json.loads((out / "_manifest.json").read_text())["name"] == "label_writes"
@@ -212,14 +212,14 @@ def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_pat
 
 
 def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
-    out, write, reports = tmp_path / "out", jobs._write, []
+    out, write, reports = tmp_path / "out", jobs.write_frame, []
 
     def run_again(*arguments):
-        monkeypatch.setattr(jobs, "_write", write)
+        monkeypatch.setattr(jobs, "write_frame", write)
         reports.append(pipeline.run_job(spark, "label_writes", folder, out, dates=2))
         return write(*arguments)
 
-    monkeypatch.setattr(jobs, "_write", run_again)
+    monkeypatch.setattr(jobs, "write_frame", run_again)
     reports.append(pipeline.run_job(spark, "label_writes", folder, out, dates=2))
     assert {report.rows for report in reports} == {1800}
     assert len(reports) > 1
@@ -346,7 +346,7 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
         "2",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_write", InterruptedFunction(jobs._write, 2))
+        patch.setattr(jobs, "write_frame", InterruptedFunction(jobs.write_frame, 2))
         assert CliRunner().invoke(app, arguments).exit_code != 0
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0

@@ -86,6 +86,13 @@ def opened(file: Place) -> Iterator[pa.NativeFile]:
         raise problem from error
 
 
+def is_packed(file: Place) -> bool:
+    """Return whether the content of a file is packed."""
+    with ExitStack() as stack:
+        magic = _unpacked(file, [], stack).read(_MAGIC_BYTES)
+    return any(magic.startswith(start) for start in _MAGIC)
+
+
 def _layers(file: Place) -> list[str]:
     """Return how a file is packed, from outside to inside."""
     layers: list[str] = []

@@ -38,8 +38,8 @@ def compact(job, tables, max_rows=100, table="positions", undated=None):
         for number, rows in enumerate(tables)
         for file in write_by_date(job, table, rows, f"{number:05d}", max_rows)
     ]
-    found = [span for file in files for span in spans(job, file)]
-    parts = plan_merges({table: found}, undated or {})
+    actual = [span for file in files for span in spans(job, file)]
+    parts = plan_merges({table: actual}, undated or {})
     return [file for merges in parts.values() for file in merge(job, merges)]
 
 
@@ -99,10 +99,10 @@ def test_all_rows_are_there_in_order_for_any_sizes(
             patch.setattr(module, "GROUP_ROWS", rows_a_group)
             patch.setattr(module, "FILE_BYTES", file_bytes)
         files = compact(job, tables, max_rows)
-    found = rows_of(job, files)
-    wanted = [row for table in tables for row in table.to_pylist()]
-    assert Counter(map(str, found)) == Counter(map(str, wanted))
-    order = [(row["ts"], row["device"]) for row in found]
+    actual = rows_of(job, files)
+    expected = [row for table in tables for row in table.to_pylist()]
+    assert Counter(map(str, actual)) == Counter(map(str, expected))
+    order = [(row["ts"], row["device"]) for row in actual]
     assert order == sorted(order)
     assert len({file.name for file in files}) == len(files)
 
