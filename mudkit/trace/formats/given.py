@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
-from mudkit.files import Place, PlaceLike, existing, is_file, place
+from mudkit.files import Place, PlaceLike, existing, input_problem, is_file, is_folder, place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ def _fitting(pattern: str) -> list[Place]:
         name = f"{last}/{name}"
     base = place(folder or ("/" if pattern.startswith("/") else "."))
     is_hidden = name.rpartition("/")[2].startswith(".")
-    places: list[Place] = sorted(base.glob(name))
+    places = _globbed(base, name)
     places = [at for at in places if is_hidden or not at.name.startswith(".")]
     if "**" in name.split("/"):  # it fits folders, whose files fit, too
         places = [at for at in places if is_file(at)]
@@ -98,6 +98,17 @@ def _fitting(pattern: str) -> list[Place]:
             remedy="check the pattern; a relative one starts from the folder that you are in",
         )
     return places
+
+
+def _globbed(base: Place, pattern: str) -> list[Place]:
+    """Return the places in a folder that fit a pattern, in order."""
+    if isinstance(base, Path):
+        return sorted(base.glob(pattern))
+    is_folder(base)  # raises if the store refuses, or does not answer in time
+    try:
+        return sorted(base.glob(pattern))
+    except Exception as error:
+        raise input_problem(base, error, "folder") from error
 
 
 def _joined(places: list[Place]) -> Place | Files:
