@@ -162,22 +162,27 @@ def ingest(
     origin = plan.source
     files = [SourceFile.of(file) for file in origin.files()]  # before their bytes are read
     description = plan.description()
-    at = place(path, "trace").absolute()
+    given = place(path, "trace")
+    at = given.absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
-            return _report(at, manifest)
+            return _report(given, manifest)
     sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     groups = _groups(files, sizes)
 
+    parts = len(groups) + buckets
+
     def body(job: Job) -> dict[str, Any]:
+        nonlocal parts
         with writing(at):
-            return {**description, **IngestWork(plan, job, buckets).run(spark, groups)}
+            counted, parts = IngestWork(plan, job, buckets).run(spark, groups)
+        return {**description, **counted}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
+    return _report(given, done.manifest, time.monotonic() - started, parts, done.reused)
 
 
 def _report(
@@ -258,8 +263,11 @@ class IngestWork:
     job: Job
     buckets: int
 
-    def run(self, spark: SparkSession, groups: Sequence[Sequence[SourceFile]]) -> dict[str, Any]:
-        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+    def run(self, spark: SparkSession, groups: Sequence[Sequence[SourceFile]]) -> tuple[dict[str, Any], int]:
+        """Write the trace; return its counts and files, and the number of parts.
+
+        The rows that go into a step must come out of it or be set aside.
+        """
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
         next(parsed_batches(self.plan), None)
         items = {f"files-{number:05d}": group for number, group in enumerate(groups)}
@@ -283,7 +291,8 @@ class IngestWork:
         for table, count in expected.items():
             check_rows(self.job, f"the table {table}", count, _count(merged, table))
         files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
-        return {"rejected": aside, "rows": expected, "files": files}
+        parts = len(items) + len(buckets) + len(merges)
+        return {"rejected": aside, "rows": expected, "files": files}, parts
 
     def parse(self, name: str, group: Sequence[SourceFile]) -> Part:
         """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""

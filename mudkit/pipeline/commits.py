@@ -175,21 +175,25 @@ class Job:
 
     def finished(self) -> dict[str, Part]:
         """Return the complete parts by name: those all of whose files are there."""
-        sizes = files_below(self.path)
         parts = {}
-        for name in sizes:
+        for name in files_below(self.path):
             part = name.removeprefix(f"{self.name}/done/").removesuffix(".json")
             if name != f"{self.name}/done/{part}.json" or "/" in part or part.startswith("."):
                 continue
             with suppress(FileNotFoundError):  # another job has removed it
                 noted = json.loads((self.path / name).read_text(encoding="utf-8"))
                 files = tuple(File(**file) for file in noted["files"])
-                if all(sizes.get(file.name) == file.bytes for file in files):
-                    parts[part] = Part(noted["counted"], files)
-        return dict(sorted(parts.items()))
+                parts[part] = Part(noted["counted"], files)
+        unseen = set(self.unseen(file for part in parts.values() for file in part.files))
+        return {name: part for name, part in sorted(parts.items()) if unseen.isdisjoint(part.files)}
 
     def unseen(self, files: Iterable[File]) -> list[File]:
-        """Return the files that this machine does not see with their bytes."""
+        """Return the files that this machine does not see with their bytes.
+
+        A shared file system may list a folder as it was some seconds ago, but has each file by its name.
+        """
+        if isinstance(self.path, Path):
+            return [file for file in files if _size(self.path / file.name) != file.bytes]
         sizes = files_below(self.path)
         return [file for file in files if sizes.get(file.name) != file.bytes]
 
@@ -232,12 +236,11 @@ class Committed:
     Attributes
     ----------
     manifest : dict
-    parts, reused : int
-        Number of parts, and of those that a stopped run had finished.
+    reused : int
+        Number of parts that a stopped run had finished.
     """
 
     manifest: dict[str, Any]
-    parts: int
     reused: int
 
 
@@ -294,7 +297,7 @@ def commit(
     except BaseException as error:
         if isinstance(error, Exception) and (other := _by_another(job, before)) is not None:
             _clear(job, own_only=True)
-            return Committed(other, reused, reused)
+            return Committed(other, reused)
         is_lost = not job.is_current()
         is_of_input = isinstance(error, MudkitError) and not isinstance(error, EnvironmentProblem)
         if is_lost or is_of_input or not job.finished():
@@ -305,9 +308,8 @@ def commit(
         if isinstance(error, OSError) and not isinstance(error, MudkitError):
             raise output_problem(path, error) from error
         raise
-    parts = len(job.finished())
     _clean(job, before, leftovers)
-    return Committed(manifest, parts, reused)
+    return Committed(manifest, reused)
 
 
 def refuse_other(path: Place, layout: Layout, *, overwrite: bool) -> None:
@@ -337,7 +339,6 @@ def _begin(job: Job, description: str) -> None:
         if name != job.name:
             remove_tree(job.path / name)
     if not job.is_current():
-        remove_tree(job.folder)
         with staged_file(job.folder / _IDENTITY) as file:
             file.write_text(description, encoding="utf-8")
 
@@ -401,6 +402,9 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
         if name in replaced or name in leftovers or job.is_own(name):
             _remove(job.path / name)
     remove_tree(job.folder)
+    for name in _job_names(files_below(job.path)):
+        if not is_file(job.path / name / _IDENTITY):  # what a task wrote whose job had been replaced
+            remove_tree(job.path / name)
     _remove_empty(job, [])
 
 
@@ -450,6 +454,13 @@ def _remove_empty(job: Job, parents: Sequence[Path]) -> None:
 def _remove(file: Place) -> None:
     with suppress(FileNotFoundError):
         file.unlink()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return -1
 
 
 def remove_tree(folder: Place) -> None:

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mudkit import trace
 from mudkit.errors import OutputExists, OutputProblem, TraceContentError
 from mudkit.pipeline import commits
+from mudkit.pipeline._ingest import TRACE
 from mudkit.pipeline.commits import RESULT, File, Part, commit, sweep_finished
 
 WRITER = """
@@ -235,6 +237,60 @@ def test_result_of_version_0_2_stays_whole_until_it_is_replaced(tmp_path):
     assert rows_of(out) == ["o", "o"]
     run(out, lambda job: fill(job, "a"), overwrite=True)
     assert rows_of(out) == ["a"]
+    assert len(list_names(out)) == 2
+
+
+def test_trace_of_version_0_2_names_its_files_before_it_is_replaced(tmp_path):
+    """Version 0.2 had no names in trace.json: its readers take all files in a table's folder."""
+    loaded = trace.generate(cars=2, days=1, seed=1)
+    loaded.save(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "trace.json").read_text())
+    del manifest["files"]
+    (tmp_path / "out" / "trace.json").write_text(json.dumps(manifest))
+
+    def body(job):
+        (job.path / "positions" / f"part-new-{job.token}-0.parquet").write_bytes(b"half a file")
+        assert trace.load(tmp_path / "out").positions.equals(loaded.positions)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        commit(tmp_path / "out", {}, TRACE, body, overwrite=True)
+    assert trace.load(tmp_path / "out").positions.equals(loaded.positions)
+    assert not list((tmp_path / "out").rglob("*new*"))
+
+
+def test_folder_listing_that_is_behind_hides_no_file(tmp_path, monkeypatch):
+    """A shared file system (NFS) may list a folder as it was some seconds ago."""
+
+    def body(job):
+        part = write_part(job, "a")
+        listing = commits.files_below(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, "files_below", lambda _: {})
+            job.check_seen(part.files)
+        assert listing
+        return publish(job, [part])
+
+    assert run(tmp_path / "out", body).manifest["rows"] == 1
+
+
+def test_files_that_a_replaced_job_wrote_late_are_removed(tmp_path):
+    out = tmp_path / "out"
+
+    def earlier(job):
+        write_part(job, "a")
+        run(out, later, {"job": 2})
+        raise SystemExit  # as if killed: it cannot clean up
+
+    def later(job):
+        late = out / "_job-0123456789abcdef" / "work" / "part-late.parquet"
+        late.parent.mkdir(parents=True)
+        late.touch()
+        return fill(job, "z")
+
+    with pytest.raises(SystemExit):
+        run(out, earlier)
+    assert rows_of(out) == ["z"]
     assert len(list_names(out)) == 2
 
 
