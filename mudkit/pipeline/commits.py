@@ -289,8 +289,10 @@ def commit(
         before = _pinned(path, layout)
         leftovers = _unnamed(job, before)
         _begin(job, description)
-    except OSError as error:
-        raise error if isinstance(error, MudkitError) else output_problem(path, error) from error
+    except Exception as error:
+        if isinstance(error, MudkitError) or (isinstance(path, Path) and not isinstance(error, OSError)):
+            raise
+        raise output_problem(path, error) from error  # a store's library has errors of its own
     reused = len(job.finished())
     try:
         manifest = _put(job, before, {**body(job), "job": digest})

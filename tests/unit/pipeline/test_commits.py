@@ -10,6 +10,7 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import OutputExists, OutputProblem, TraceContentError
+from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
 from mudkit.pipeline._ingest import TRACE
 from mudkit.pipeline.commits import RESULT, File, Part, commit, sweep_finished
@@ -18,6 +19,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
+from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
 from test_commits import write_part, fill
 def die(*_, **__):
@@ -381,3 +383,59 @@ def test_read_only_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(commits, "_begin", refuse)
     with pytest.raises(OutputProblem, match="read-only"):
         run(tmp_path / "out", lambda job: pytest.fail("the body must not run"))
+
+
+@pytest.mark.parametrize("kind", ["memory", "webhdfs", "s3"])
+def test_store_that_is_no_posix_folder_takes_an_output(kind, webhdfs, request):
+    """66: no rename, lock or hard link; a stopped job is completed, and a replaced output removed."""
+    root = {"memory": "memory:/", "webhdfs": webhdfs.address}.get(kind) or request.getfixturevalue(
+        "s3_bucket"
+    )
+    out = place(f"{root}/commits/out")
+
+    def put_part(job, name):
+        file = job.new_name(job.work, name)
+        with staged_file(job.path / file) as staging:
+            pq.write_table(pa.table({"part": [name]}), staging)
+            part = Part(1, (File(file, 1, staging.stat().st_size),))
+        job.finish(name, part)
+        return part
+
+    def body(job, names):
+        files = []
+        for name in names:
+            part = job.finished().get(name) or put_part(job, name)
+            copy = job.new_name("", name)
+            with staged_file(job.path / copy) as staging:
+                staging.write_bytes((job.path / part.files[0].name).read_bytes())
+            files.append(vars(part.files[0]) | {"name": copy})
+        return {"rows": len(files), "files": files}
+
+    def stop(job):
+        put_part(job, "a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(out, stop)
+    assert run(out, lambda job: body(job, "ab")).reused == 1
+    with pytest.raises(OutputExists):
+        run(out, lambda job: body(job, "ab"))
+    done = run(out, lambda job: body(job, "c"), {"job": 2}, overwrite=True)
+    assert set(commits.files_below(out)) == {"_manifest.json", *(f["name"] for f in done.manifest["files"])}
+    assert done.manifest["rows"] == 1
+
+    def bad(job):
+        put_part(job, "d")
+        raise TraceContentError("bad")
+
+    with pytest.raises(TraceContentError):
+        run(out, bad, {"job": 3}, overwrite=True)
+    assert len(commits.files_below(out)) == 2
+    assert not {"RENAME", "APPEND"} & {*webhdfs.operations}
+
+
+def test_store_without_rights_is_named(webhdfs):
+    webhdfs.forbidden.add("/closed")
+    with pytest.raises(OutputProblem) as caught:
+        run(place(f"{webhdfs.address}/closed/out"), lambda job: pytest.fail("the body must not run"))
+    assert caught.value.remedy
