@@ -257,12 +257,19 @@ _RIGHTS = "check the credentials: libraries of stores take them from their usual
 _HOST = "check the host and the port of the address, and the network"
 
 
-def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
-    """Return the error for a source at an address that could not be read, whichever library raised it."""
+def _message(error: BaseException) -> str:
+    """Return the text of the exception that others were raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def store_problem(at: Place, error: BaseException, what: str) -> MudkitError | None:
+    """Return the error for a source that its store does not give; None for an exception about its content."""
     if isinstance(error, MudkitError):
         return error
-    problem = _problem_of(error)
-    message = f"{type(error).__name__}: {error}"[:300]
+    message = _message(error)
+    problem = "" if isinstance(at, Path) else _problem_of(error)
     if problem == "rights":
         return InputMissing(
             f"The store gives no right to read the {what} at {at}.",
@@ -279,10 +286,23 @@ def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
             expected=f"the {what} at this address",
             remedy=_HOST,
         )
-    return InputMissing(
+    if problem == "missing":
+        return InputMissing(
+            f"There is no {what} at the address {at}.",
+            where=str(at),
+            found=message,
+            expected="a file or folder that exists",
+            remedy="check the address",
+        )
+    return None
+
+
+def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
+    """Return the error for a source at an address that could not be read, whichever library raised it."""
+    return store_problem(at, error, what) or InputMissing(
         f"There is no {what} that can be read at the address {at}.",
         where=str(at),
-        found=message,
+        found=_message(error),
         expected="a file or folder that exists and may be read",
         remedy="check the address",
     )
@@ -402,6 +422,14 @@ def _existing_path(path: Path, what: str) -> Path:
         expected="a file or folder that exists",
         remedy="check the path; a relative path starts from the folder that you are in",
     )
+
+
+def size_bytes(file: Place) -> int | None:
+    """Return the size of a file; None for a page of the web that does not say its own."""
+    if isinstance(file, Path):
+        return file.stat().st_size
+    size: int | None = file.fs.info(file.path).get("size")
+    return size
 
 
 def sizes_below(folder: Place) -> dict[str, int]:
@@ -554,7 +582,7 @@ def _store_problem(at: UPath, error: BaseException) -> OutputProblem:
     return OutputProblem(
         summary,
         where=str(at),
-        found=f"{type(error).__name__}: {error}"[:300],
+        found=_message(error),
         expected="an address that can be written",
         remedy=remedy,
     )

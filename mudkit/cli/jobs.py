@@ -26,7 +26,7 @@ from mudkit.cli.arguments import (
     Zone,
     mapping,
 )
-from mudkit.files import existing, is_folder, sizes_below
+from mudkit.files import existing, is_folder, size_bytes, sizes_below
 
 app = typer.Typer(
     help="Run jobs on Spark; a stopped job resumes. `pipeline.spread` and `pipeline.aggregate_stream` take a "
@@ -213,4 +213,4 @@ def _spark(path: str) -> Iterator[Any]:
 def _size_bytes(path: str) -> int:
     """Return the size of a file, or of all files in a folder."""
     at = existing(path, "trace")
-    return sum(sizes_below(at).values()) if is_folder(at) else at.stat().st_size
+    return sum(sizes_below(at).values()) if is_folder(at) else size_bytes(at) or 0

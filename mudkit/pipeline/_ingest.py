@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from mudkit import errors, words
+from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
 from mudkit.files import Place, PlaceLike, existing, place
@@ -28,16 +28,18 @@ from mudkit.pipeline.compaction import (
     spans,
     write_by_date,
 )
+from mudkit.pipeline.frames import find_frame, plan_frame
+from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
 from mudkit.pipeline.tables import read
 from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
-from mudkit.trace.parse import parsed_batches
+from mudkit.trace.parse import Parsed
 from mudkit.trace.schema import SCHEMAS, device_buckets, epoch_us
 from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
@@ -45,15 +47,15 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.trace.formats.given import Given
+
 TRACE = Layout(MANIFEST, tuple(SCHEMAS))
 """A trace folder."""
 
 _ROWS = "rows"
 """Folder of the parsed rows; each row group has those of one bucket."""
 _BUCKET = "bucket"
-_BUCKET_BYTES = 64 << 20
 _MAX_BUCKETS = 1024
-_MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
 
 
 @check_arguments(types=False)
@@ -114,31 +116,35 @@ class IngestReport(Displayed):
 @check_arguments(types=False)
 def ingest(
     spark: SparkSession,
-    source: PlaceLike,
+    source: Given | DataFrame,
     path: PlaceLike,
     *,
     overwrite: bool = False,
     **options: Any,
 ) -> IngestReport:
-    """Convert a file into a trace folder, partitioned by date.
+    """Convert files, or the rows of a table, into a trace folder, partitioned by date.
 
-    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
-    memory: tasks parse files (many small ones a task) into buckets by device, clean one bucket each, and
-    merge the buckets by date. The trace has no more files than its dates need, of about 128 MB, sorted by
-    time and device. Executors read the source, and write the trace, under the same paths as the driver. Rows
-    stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each step must agree.
+    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in memory:
+    tasks parse the rows (many small files a task, a large one in segments) into buckets by device, clean one
+    bucket each, and merge the buckets by date. The trace has no more files than its dates need, of about
+    128 MB, sorted by time and device. Executors read the source, and write the trace, under the same paths as
+    the driver. Rows stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each
+    step must agree.
 
     The trace is complete when ``trace.json``, which names its files, is there; until then ``_job-…`` in its
     folder has what is finished. After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same
-    file and options resumes: parsed files, cleaned buckets and merged dates are reused.
+    files and options resumes: parsed files, cleaned buckets and merged dates are reused. Files are told by
+    their names, sizes and times of modification. The rows of a DataFrame or table are read anew by each call.
 
     Parameters
     ----------
     spark : SparkSession
-    source : path-like
-        A file or folder that :func:`mudkit.trace.load` reads.
+    source : path-like, list of path-like, DataFrame or str
+        What :func:`mudkit.trace.load` reads; or a DataFrame, or the name of a view or table of the
+        catalogue, whose columns are found, or mapped, as those of a file (``place.lat`` is a field of a
+        struct). Its rows have the number 0 in ``rejected``.
     path : path-like
-        The trace folder to create. One from the same file with the same options is left unchanged.
+        The trace folder to create. One from the same files with the same options is left unchanged.
     overwrite : bool
         Replace what is at ``path``.
     **options
@@ -157,32 +163,36 @@ def ingest(
         share it, or another job began there.
     """
     started = time.monotonic()
-    # Absolute, because executors have other working directories.
-    plan = Options(**options).plan(existing(source, "trace").absolute())
-    origin = plan.source
-    files = [SourceFile.of(file) for file in origin.files()]  # before their bytes are read
-    description = plan.description()
-    given = place(path, "trace")
-    at = given.absolute()
+    given = _input(spark, source, Options(**options))
+    plan = given.plan
+    description = {**plan.description(), **given.described}
+    out = place(path, "trace")
+    at = out.absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
-            return _report(given, manifest)
-    sizes = [text_bytes(file.path.name, file.size_bytes) for file in files]
-    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
-    groups = _groups(files, sizes)
-
-    parts = len(groups) + buckets
+            return _report(out, manifest)
+    buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
 
     def body(job: Job) -> dict[str, Any]:
-        nonlocal parts
         with writing(at):
-            counted, parts = IngestWork(plan, job, buckets).run(spark, groups)
-        return {**description, **counted}
+            return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(given, done.manifest, time.monotonic() - started, parts, done.reused)
+    return _report(out, done.manifest, time.monotonic() - started, done.parts, done.reused)
+
+
+def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
+    """Return the input that is given: files, or the rows of a DataFrame, view or table."""
+    frame = find_frame(spark, source)
+    if frame is None:
+        found = find(source)
+        if not isinstance(found, pa.Table):
+            # Absolute, because executors have other working directories.
+            return FileInput.of(options.plan(found if isinstance(found, Files) else found.absolute()))
+        frame = spark.createDataFrame(found)
+    return FrameInput.of(*plan_frame(frame, source if isinstance(source, str) else "table", options))
 
 
 def _report(
@@ -204,58 +214,6 @@ def _report(
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A file of a source, as the driver saw it before its bytes were read."""
-
-    path: Place
-    size_bytes: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Place) -> SourceFile:
-        """Look at a file."""
-        status = path.stat()
-        return cls(path, status.st_size, getattr(status, "st_mtime_ns", 0))
-
-    def check(self) -> None:
-        """Raise an error if the file is not there, or another one."""
-        try:
-            now = SourceFile.of(self.path)
-        except FileNotFoundError as error:
-            raise errors.InputMissing(
-                f"A worker does not see the file {self.path.name}, which was there when the job began.",
-                where=str(self.path),
-                found="no such file",
-                expected="files that this machine and all workers see under the same path",
-                remedy="put them on a shared file system or into a store, and check that nobody removes them",
-            ) from error
-        if now != self:
-            raise errors.TraceContentError(
-                f"The file {self.path.name} changed while it was read.",
-                where=str(self.path),
-                found=f"{now.size_bytes:,} bytes, where there were {self.size_bytes:,}"
-                if now.size_bytes != self.size_bytes
-                else "another time of modification",
-                expected="a file that stays as it is, and is the same one on all machines",
-                remedy="wait until it is complete, or copy it, and run this again",
-            )
-
-
-def _groups(files: Sequence[SourceFile], sizes: Sequence[int]) -> tuple[tuple[SourceFile, ...], ...]:
-    """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
-    max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
-    groups: list[list[SourceFile]] = []
-    room = 0
-    for file, size in zip(files, sizes, strict=True):
-        if size > room:
-            groups.append([])
-            room = max_bytes
-        groups[-1].append(file)
-        room -= size
-    return tuple(map(tuple, groups))
-
-
-@dataclass(frozen=True)
 class IngestWork:
     """Work of an ingest and of its tasks; it is pickled to the executors."""
 
@@ -263,17 +221,13 @@ class IngestWork:
     job: Job
     buckets: int
 
-    def run(self, spark: SparkSession, groups: Sequence[Sequence[SourceFile]]) -> tuple[dict[str, Any], int]:
-        """Write the trace; return its counts and files, and the number of parts.
-
-        The rows that go into a step must come out of it or be set aside.
-        """
-        # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(self.plan), None)
-        items = {f"files-{number:05d}": group for number, group in enumerate(groups)}
-        parsed = run_tasks(spark, self.job, self.parse, items)
+    def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
+        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        parsed = given.parse(spark, self.job, self.write)
         total = _total(parsed)
         total.check_parsed(self.plan)
+        read = total.rows if given.rows is None else given.rows
+        check_rows(self.job, "what the tasks have read", read, total.rows)
         check_rows(self.job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
         rows = [file.name for file in _files(parsed.values(), _ROWS)]
         buckets = {f"bucket-{number:05d}": (number, rows) for number in range(self.buckets)}
@@ -291,27 +245,23 @@ class IngestWork:
         for table, count in expected.items():
             check_rows(self.job, f"the table {table}", count, _count(merged, table))
         files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
-        parts = len(items) + len(buckets) + len(merges)
-        return {"rejected": aside, "rows": expected, "files": files}, parts
+        return {"rejected": aside, "rows": expected, "files": files}
 
-    def parse(self, name: str, group: Sequence[SourceFile]) -> Part:
-        """Parse a group of files into row groups, each of which has the rows of one bucket of devices."""
+    def write(self, name: str, parsed: Iterable[Parsed]) -> Part:
+        """Write parsed rows in row groups, each of which has the rows of one bucket of devices."""
         tally, job = Tally(), self.job
         with (
             PartWriter(job, f"{job.work}/rejected", name) as aside,
             PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
         ):
             waiting: list[pa.Table] = []
-            for file in group:
-                file.check()
-                for parsed in parsed_batches(self.plan, [file.path]):
-                    tally.add_parsed(parsed)
-                    aside.write(parsed.bad)
-                    waiting.append(parsed.good)
-                    if sum(map(len, waiting)) >= GROUP_ROWS:
-                        self._write_buckets(rows, waiting)
-                        waiting = []
-                file.check()
+            for each in parsed:
+                tally.add_parsed(each)
+                aside.write(each.bad)
+                waiting.append(each.good)
+                if sum(map(len, waiting)) >= GROUP_ROWS:
+                    self._write_buckets(rows, waiting)
+                    waiting = []
             self._write_buckets(rows, waiting)
         return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
 

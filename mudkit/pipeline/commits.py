@@ -236,11 +236,12 @@ class Committed:
     Attributes
     ----------
     manifest : dict
-    reused : int
-        Number of parts that a stopped run had finished.
+    parts, reused : int
+        Number of recorded parts, and of those that a stopped run had finished.
     """
 
     manifest: dict[str, Any]
+    parts: int
     reused: int
 
 
@@ -299,7 +300,7 @@ def commit(
     except BaseException as error:
         if isinstance(error, Exception) and (other := _by_another(job, before)) is not None:
             _clear(job, own_only=True)
-            return Committed(other, reused)
+            return Committed(other, reused, reused)
         is_lost = not job.is_current()
         is_of_input = isinstance(error, MudkitError) and not isinstance(error, EnvironmentProblem)
         if is_lost or is_of_input or not job.finished():
@@ -310,8 +311,9 @@ def commit(
         if isinstance(error, OSError) and not isinstance(error, MudkitError):
             raise output_problem(path, error) from error
         raise
+    parts = len(job.finished())
     _clean(job, before, leftovers)
-    return Committed(manifest, reused)
+    return Committed(manifest, parts, reused)
 
 
 def refuse_other(path: Place, layout: Layout, *, overwrite: bool) -> None:

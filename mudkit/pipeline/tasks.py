@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from mudkit import errors
 from mudkit.files import Place, output_problem, staged_file
 from mudkit.pipeline.commits import File, Job, Part
 from mudkit.pipeline.executors import provide
+from mudkit.pipeline.failures import explained
 
 FILE_BYTES = 128 << 20
 """Size at which a file ends and the next one begins."""
@@ -36,6 +38,7 @@ _ANSWER_DDL = "name STRING, error STRING, part STRING"
 _ANSWER = pa.schema([("name", pa.string()), ("error", pa.string()), ("part", pa.string())])
 """Answer of a task: the part's name, the class of an error, or an empty text; the error or part as JSON."""
 _UNSEEN = "unseen"
+_FULL_BYTES = 16 << 20
 
 Item = TypeVar("Item")
 
@@ -184,25 +187,45 @@ def run_tasks(
     return {name: parts[name] for name in items}
 
 
+def run_on_rows(
+    job: Job, name: str, frame: DataFrame, work: Callable[[str, Iterator[pa.RecordBatch]], Part]
+) -> dict[str, Part]:
+    """Run a function on the rows of each partition of a DataFrame; return its parts by name.
+
+    Parameters
+    ----------
+    work : callable
+        Function of a part's name and the rows; it writes the files of the part.
+
+    Raises
+    ------
+    MudkitError
+        As :func:`run_tasks`.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        label = f"{name}-{context.partitionId():05d}"
+        yield from _answer(job, label, partial(work, label, batches), is_recorded=False)
+
+    provide(frame.sparkSession)
+    return dict(sorted(_collect(job, frame.mapInArrow(run, _ANSWER_DDL)).items()))
+
+
 def write_frame(job: Job, name: str, frame: DataFrame, *, is_recorded: bool = True) -> Part:
     """Write the rows of a DataFrame as one part, a file or more for each task with rows.
 
     Times are microseconds in UTC, as in a trace.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        label = f"{name}-{context.partitionId():05d}"
-        yield from _answer(job, label, lambda: _write_batches(job, label, schema, batches), is_recorded=False)
-
-    provide(frame.sparkSession)
-    answers = _collect(job, frame.mapInArrow(run, _ANSWER_DDL))
-    files = tuple(file for _, part in sorted(answers.items()) for file in part.files)
+    parts = run_on_rows(
+        job, name, frame, lambda label, batches: _write_batches(job, label, schema, batches)
+    ).values()
+    files = tuple(file for part in parts for file in part.files)
     if not files:  # one without rows says which columns there are
         files = _write_batches(job, f"{name}-00000", schema, [], with_empty=True).files
-    part = Part(sum(part.counted for part in answers.values()), files)
+    part = Part(sum(part.counted for part in parts), files)
     check_rows(job, f"the part {name}", part.counted, part.rows)
     if is_recorded:
         job.finish(name, part)
@@ -296,21 +319,23 @@ def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
 def writing(path: Place) -> Iterator[None]:
     """Raise Spark's errors in words.
 
-    A full disk or a read-only folder is an OutputProblem, a Java that has ended an EnvironmentProblem.
+    A full or read-only place is an OutputProblem; for want of memory, scratch disk or a process it is an
+    EnvironmentProblem (:func:`mudkit.pipeline.failures.explained`).
     """
-    try:
-        yield
-    except (Py4JNetworkError, ConnectionError) as error:
-        raise errors.EnvironmentProblem(
-            "Java, in which Spark runs, ended while it worked.",
-            where=str(path),
-            found=str(error) or type(error).__name__,
-            expected="a Java that runs until the work is done",
-            remedy="run it again: what is finished is used; if its memory was full (MUDKIT_SPARK_MEMORY), or "
-            "the system killed it for want of memory, give it more, or less",
-        ) from error
-    except (PySparkException, Py4JError) as error:
-        text = str(error)
-        if any(sign in text for sign in ("No space left", "Permission denied", "Read-only file system")):
-            raise output_problem(path, error) from error
-        raise
+    with explained():
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            text = str(error)
+            is_refused = "Permission denied" in text or "Read-only file system" in text
+            if is_refused or ("No space left" in text and _is_full(path)):
+                raise output_problem(path, error) from error
+            raise
+
+
+def _is_full(path: Place) -> bool:
+    """Return whether a disk is full; elsewhere what Spark wrote last may be on its scratch disk."""
+    if not isinstance(path, Path):
+        return False
+    folder = next(at for at in (path, *path.parents) if at.exists())
+    return shutil.disk_usage(folder).free < _FULL_BYTES

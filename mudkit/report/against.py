@@ -20,6 +20,7 @@ from mudkit.report.run import finished_run, run_report
 from mudkit.report.schemas import TEMPLATES
 from mudkit.report.summary import FILE_NAME, Summary, read_summary
 from mudkit.trace.folder import dataset, is_trace, table_files
+from mudkit.trace.formats import Segment
 from mudkit.trace.parse import parsed_batches
 from mudkit.trace.schema import POSITIONS
 
@@ -291,7 +292,7 @@ def _file_places(
     plan = file_options("trace", values).plan(existing(values["trace"], "trace"))
     parts = plan.source.files()
     for file in parts if is_whole else parts[:: -(-len(parts) // _SAMPLED_FILES)]:
-        batches = parsed_batches(plan, [file])
+        batches = parsed_batches(plan, [Segment(file)])
         for batch in batches if is_whole else islice(batches, 1):
             yield _thinned(batch.good)
 

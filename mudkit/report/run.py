@@ -26,6 +26,7 @@ from mudkit.files import (
     is_folder,
     output_path,
     sha256,
+    size_bytes,
     sizes_below,
     staged_folder,
     sweep_killed,
@@ -229,7 +230,7 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Place]
 
 def _packed_mb(path: Place) -> float:
     """Return the size of a file or folder, as if it were packed with gzip."""
-    sizes = sizes_below(path) if is_folder(path) else {path.name: path.stat().st_size}
+    sizes = sizes_below(path) if is_folder(path) else {path.name: size_bytes(path) or 0}
     return sum(size * (0.25 if name.endswith(".csv") else 1.0) for name, size in sizes.items()) / 1e6
 
 

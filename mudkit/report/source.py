@@ -20,7 +20,7 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.figures.geometry import MERCATOR_END
-from mudkit.files import Place, existing, is_folder, sizes_below
+from mudkit.files import Place, existing, is_folder, size_bytes, sizes_below
 from mudkit.report.recording import (
     BREAK,
     BREAK_DAYS,
@@ -33,7 +33,7 @@ from mudkit.report.recording import (
 )
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats.packed import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
@@ -648,8 +648,8 @@ def _aside(rejected: pa.Table) -> pd.DataFrame:
 
 def _estimated_rows(path: Place) -> int:
     """Estimate the rows of a file or folder from its size."""
-    sizes = sizes_below(path) if is_folder(path) else {path.name: path.stat().st_size}
-    return sum(text_bytes(name, size_bytes) for name, size_bytes in sizes.items()) // _ROW_BYTES
+    sizes = sizes_below(path) if is_folder(path) else {path.name: size_bytes(path) or 0}
+    return sum(text_bytes(name, size) for name, size in sizes.items()) // _ROW_BYTES
 
 
 def _count(rows: Counter[str], part: traces.Loaded) -> None:

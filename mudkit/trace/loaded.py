@@ -16,7 +16,7 @@ from mudkit.display import Displayed, View, first_rows
 from mudkit.files import Place, PlaceLike, place, refuse_existing, staged_file
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
-from mudkit.trace.formats import Source, lines_of
+from mudkit.trace.formats import Segment, Source, lines_of
 from mudkit.trace.schema import FARES, epoch_us, rejected_by_reason
 from mudkit.units import US_PER_S
 
@@ -206,7 +206,7 @@ def write_rejected(
         if source is None:
             break
         file = source.path / name if source.members else source.path
-        dialect = next(source.batches([file])).dialect
+        dialect = next(source.batches([Segment(file)])).dialect
         places = {row: place for place, row in enumerate(rejected["row"][begin:end].to_pylist(), start=begin)}
         for row, number, text in lines_of(file, dialect, places) if dialect else ():
             line[places[row]], raw[places[row]] = number, text

@@ -18,7 +18,7 @@ from mudkit.files import Place
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import dataset, read_description, table_files
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats import Segment
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import parsed_batches
@@ -67,7 +67,7 @@ class FilePieces:
 
     def __init__(self, plan: LoadPlan, max_rows: int, folder: Path | None = None) -> None:
         self._plan, self._max_rows = plan, max_rows
-        self.description = plan.description()
+        self.description = {**plan.description(), "sha256": plan.source.checksum}
         self._rows = Runs(folder, "rows", max_rows)
         self._unread = _Unread(folder, max_rows)
         self._parsed = Tally()
@@ -91,12 +91,12 @@ class FilePieces:
         """Read all rows; raise an error if most cannot be read."""
         source = self._plan.source
         files = source.files()
-        sizes = [text_bytes(file.name, file.stat().st_size) for file in files]
+        sizes = source.sizes()
         with bar(sum(sizes) / 1e6, f"reading {source.path.name}", "MB") as show, self._unread:
             done = 0
             for file, size in zip(files, sizes, strict=True):
                 rows = 0
-                for parsed in parsed_batches(self._plan, [file]):
+                for parsed in parsed_batches(self._plan, [Segment(file)]):
                     self._rows.add(parsed.good)
                     self._unread.add(parsed.bad)
                     self._parsed.add_parsed(parsed)

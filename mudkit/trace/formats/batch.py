@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
-from mudkit.files import Place
+from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError, TraceFormatError
+from mudkit.files import Place, store_problem
 from mudkit.trace.times import moments
 
 UNPARSABLE = "unparsable"
@@ -189,8 +189,11 @@ def library(module: str, file: Place) -> ModuleType:
         ) from error
 
 
-def unreadable(file: Place, error: BaseException) -> TraceFormatError:
-    """Return the error for an exception while reading a file."""
+def unreadable(file: Place, error: BaseException) -> MudkitError:
+    """Return the error for an exception while reading a file, in its content or of its store."""
+    problem = store_problem(file, error, "file")
+    if problem is not None:
+        return problem
     text = str(error).split("\n")[0] or type(error).__name__
     if "Empty CSV file" in text or "Could not skip initial" in text:
         return FileEmpty(

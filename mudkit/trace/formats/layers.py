@@ -20,6 +20,7 @@ from mudkit.errors import TraceFormatError
 from mudkit.files import Place
 from mudkit.trace.formats.batch import Batch, library, unreadable
 from mudkit.trace.formats.packed import on_disk
+from mudkit.trace.formats.segments import Segment
 from mudkit.trace.values import plain
 
 _SQLITE = b"SQLite format 3\0"
@@ -42,16 +43,21 @@ def parquet_names(file: Place) -> list[str]:
     return _with_places(list(schema.names), _geometry(file, schema))
 
 
-def read_parquet(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a Parquet file, also GeoParquet with points; ``columns`` maps mudkit's names to the file's."""
+def read_parquet(file: Place, columns: dict[str, str], part: Segment | None = None) -> Iterator[Batch]:
+    """Read a Parquet file, also GeoParquet with points, or some row groups.
+
+    ``columns`` maps mudkit's names to the file's.
+    """
+    part = part or Segment(file)
     with on_disk(file) as place, pq.ParquetFile(place) as parquet:
         names = list(parquet.schema_arrow.names)
         geometry = _geometry(file, parquet.schema_arrow)
         selected = list(dict.fromkeys(name for name in columns.values() if name in names))
         if geometry is not None:
             selected = list(dict.fromkeys([*selected, geometry]))
-        batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=selected)
-        yield from _numbered(file, batches, columns, geometry)
+        groups = list(range(parquet.num_row_groups))[part.begin : part.end]
+        batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=selected, row_groups=groups)
+        yield from _numbered(part, batches, columns, geometry)
 
 
 def is_geopackage(head: bytes) -> bool:
@@ -77,7 +83,7 @@ def read_layer(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
         )
         with source as (meta, batches):
             _refuse_projected(file, str(meta["crs"] or "EPSG:4326"))
-            yield from _numbered(file, batches, columns, meta["geometry_name"] or "wkb_geometry")
+            yield from _numbered(Segment(file), batches, columns, meta["geometry_name"] or "wkb_geometry")
 
 
 @contextmanager
@@ -136,16 +142,16 @@ def _refuse_projected(file: Place, crs: str) -> None:
 
 
 def _numbered(
-    file: Place, batches: Iterator[pa.RecordBatch], columns: dict[str, str], geometry: str | None
+    part: Segment, batches: Iterator[pa.RecordBatch], columns: dict[str, str], geometry: str | None
 ) -> Iterator[Batch]:
-    done = 0
+    done = part.rows_before or 0
     for batch in batches:
         values = dict(zip(batch.schema.names, batch.columns, strict=True))
         if geometry in values:
             lon, lat = _places(values[geometry])
             values = {"lat": pa.array(lat), "lon": pa.array(lon)} | values
         table = pa.table({name: plain(values[given]) for name, given in columns.items()})
-        yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
+        yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), part.file.name)
         done += len(batch)
 
 

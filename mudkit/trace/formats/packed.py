@@ -14,7 +14,7 @@ from pathlib import Path, PurePath, PurePosixPath
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
-from mudkit.files import Place
+from mudkit.files import Place, store_problem
 from mudkit.trace.formats.batch import HEAD_BYTES, empty, unreadable
 
 MAX_LAYERS = 3
@@ -79,6 +79,18 @@ def opened(file: Place) -> Iterator[pa.NativeFile]:
             yield _unpacked(file, _layers(file), stack)
     except READ_ERRORS as error:
         raise unreadable(file, error) from error
+    except Exception as error:  # those of stores' libraries need not be a READ_ERROR
+        problem = store_problem(file, error, "file")
+        if problem is None or problem is error:
+            raise
+        raise problem from error
+
+
+def is_packed(file: Place) -> bool:
+    """Return whether the content of a file is packed."""
+    with ExitStack() as stack:
+        magic = _unpacked(file, [], stack).read(_MAGIC_BYTES)
+    return any(magic.startswith(start) for start in _MAGIC)
 
 
 def _layers(file: Place) -> list[str]:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from typing import ClassVar
 
 import pytest
 from trace_samples import SAMPLES
@@ -165,6 +171,24 @@ def test_store_without_rights_is_named(webhdfs, tmp_path_factory):
         loaded.save(f"{webhdfs.address}/closed/other")
 
 
+def test_file_of_a_folder_without_rights_is_named(webhdfs):
+    """A 403 for one file is no damage of its content."""
+    for name in ("a.csv", "b.csv"):
+        webhdfs.put(f"/mixed/{name}", b"device,ts,lat,lon\na,1211100000,37,-122\na,1211100060,37.001,-122\n")
+    webhdfs.forbidden.add("/mixed/b.csv")
+    for call in (trace.load, trace.scan):
+        with pytest.raises(InputMissing, match=r"no right to read the file at .*/mixed/b\.csv"):
+            call(f"{webhdfs.address}/mixed")
+
+
+def test_store_that_falls_silent_while_a_file_is_put_is_given_up(monkeypatch):
+    monkeypatch.setattr("mudkit.webhdfs.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = place(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/trace/a.csv")
+        with pytest.raises(OutputProblem, match="does not answer"), staged_file(address) as file:
+            file.write_text("a")
+
+
 @pytest.mark.parametrize(
     "address", ["webhdfs://127.0.0.1:1/cabs.csv", "nothing://a/cabs.csv", "s3:/bucket/cabs.csv"]
 )
@@ -182,3 +206,76 @@ def test_bucket_that_is_missing_is_named(s3_bucket, tmp_path_factory):
         trace.load("s3://nothing/cabs.csv")
     with pytest.raises(OutputProblem, match="no bucket or folder for s3://nothing"):
         cabs(tmp_path_factory).save("s3://nothing/trace")
+
+
+class WebPages(BaseHTTPRequestHandler):
+    """Web server that sends whole files alone, and says their size only where the name does not begin with _."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self):
+        content = self.files.get(self.path)
+        self.send_response(404 if content is None else 403 if self.path == "/closed.csv" else 200)
+        if not self.path.startswith("/_"):
+            self.send_header("Content-Length", str(len(content or b"")))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content or b"")
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
+
+    def log_message(self, *arguments):
+        """Write no log."""
+
+
+@pytest.fixture(scope="module")
+def web():
+    with ThreadingHTTPServer(("127.0.0.1", 0), WebPages) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_file_of_the_web_is_read_whatever_its_server_can_do(web, tmp_path):
+    """A server need not send parts of a file, nor say its size; a query may stand behind the name."""
+    cabspotting, gpx, geopackage = (SAMPLES[kind] for kind in ("cabspotting", "gpx", "geopackage"))
+    for sample in (cabspotting, gpx, geopackage):
+        (name, content), expected = (
+            *sample.files.items(),
+            trace.load(sample.write(tmp_path), **sample.options),
+        )
+        packed = BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(name, content)
+        for path, body in {name: content, f"_{name}": content, f"{name}.zip": packed.getvalue()}.items():
+            WebPages.files[f"/{path}"] = body
+            loaded = trace.load(f"{web}/{path}", **sample.options)
+            assert len(loaded.positions) == len(expected.positions), path
+    WebPages.files["/cabs.csv?day=1"] = next(iter(cabspotting.files.values()))
+    assert len(trace.load(f"{web}/cabs.csv?day=1").positions)
+
+
+def test_host_of_the_web_that_refuses_is_said_in_its_words():
+    with pytest.raises(InputMissing, match="does not answer") as caught:
+        trace.load("http://127.0.0.1:1/cabs.csv")
+    assert "ConnectionRefusedError" in caught.value.found
+
+
+def test_page_of_the_web_that_gives_nothing_is_refused_in_words(web):
+    WebPages.files |= {
+        "/closed.csv": b"x",
+        "/empty.csv": b"",
+        "/_empty.csv": b"",
+        "/page": b"<html>login</html>",
+    }
+    for path, error, pattern in (
+        ("nothing.csv", InputMissing, "no trace at the address"),
+        ("closed.csv", InputMissing, "no right to read"),
+        ("empty.csv", TraceFormatError, "is empty"),
+        ("_empty.csv", TraceFormatError, "is empty"),
+        ("page", TraceFormatError, "is a web page"),
+    ):
+        with pytest.raises(error, match=pattern):
+            trace.load(f"{web}/{path}")
