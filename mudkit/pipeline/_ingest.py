@@ -166,12 +166,13 @@ def ingest(
     given = _input(spark, source, Options(**options))
     plan = given.plan
     description = {**plan.description(), **given.described}
-    at = place(path, "trace").absolute()
+    out = place(path, "trace")
+    at = out.absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
-            return _report(at, manifest)
+            return _report(out, manifest)
     buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
 
     def body(job: Job) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def ingest(
             return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
+    return _report(out, done.manifest, time.monotonic() - started, done.parts, done.reused)
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
