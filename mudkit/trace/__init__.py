@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mudkit.trace.folder import TraceWriter, is_trace, read_manifest, read_table
     from mudkit.trace.links import LoadedLinks, load_links
     from mudkit.trace.loaded import Loaded
+    from mudkit.trace.movement import speeds, stops, trips
     from mudkit.trace.options import Options
     from mudkit.trace.phone_log import UnlockLog, load_unlocks
     from mudkit.trace.schema import LINKS, timestamps
@@ -33,5 +34,8 @@ __all__ = [
     "read_manifest",
     "read_table",
     "scan",
+    "speeds",
+    "stops",
     "timestamps",
+    "trips",
 ]
