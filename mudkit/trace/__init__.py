@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from mudkit.trace._generate import generate
     from mudkit.trace._load import load
     from mudkit.trace._scan import Scan, scan
+    from mudkit.trace.areas import join
     from mudkit.trace.folder import TraceWriter, is_trace, read_manifest, read_table
     from mudkit.trace.links import LoadedLinks, load_links
     from mudkit.trace.loaded import Loaded
@@ -28,6 +29,7 @@ __all__ = [
     "UnlockLog",
     "generate",
     "is_trace",
+    "join",
     "load",
     "load_links",
     "load_unlocks",

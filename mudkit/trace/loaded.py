@@ -158,8 +158,10 @@ class Loaded(Displayed):
         return Path(path)
 
 
-def table_of(positions: Loaded | pa.Table, needed: Sequence[str]) -> pa.Table:
-    """Return the positions of a trace, or a table that has the needed columns; a time ``ts`` has a zone.
+def table_of(
+    positions: Loaded | pa.Table, needed: Sequence[str], *, places: tuple[str, str] = ("lat", "lon")
+) -> pa.Table:
+    """Return the positions of a trace, or a table that has the needed columns, of types that can be used.
 
     Raises
     ------
@@ -184,14 +186,14 @@ def table_of(positions: Loaded | pa.Table, needed: Sequence[str]) -> pa.Table:
             remedy="rename the columns: table.rename_columns({'time': 'ts'})",
         )
     for name in needed:
-        kind = table.schema.field(name).type
-        if not _KINDS.get(name, _ANY_KIND).fits(kind):
+        kind = _DEGREES if name in places else _KINDS.get(name)
+        if kind is not None and not kind.fits(table.schema.field(name).type):
             raise TraceContentError(
                 f"The column {name} is of another type.",
                 where=name,
-                found=str(kind),
-                expected=_KINDS[name].words,
-                remedy=_KINDS[name].remedy,
+                found=str(table.schema.field(name).type),
+                expected=kind.words,
+                remedy=kind.remedy,
             )
     return table
 
@@ -204,7 +206,6 @@ class _Kind(NamedTuple):
     remedy: str
 
 
-_ANY_KIND: Final = _Kind(lambda kind: True, "", "")
 _DEGREES: Final = _Kind(
     lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind),
     "degrees as numbers",
@@ -217,8 +218,6 @@ _KINDS: Final = {
         "name the zone in which they were recorded: "
         "pyarrow.compute.assume_timezone(table['ts'], 'Europe/Bucharest')",
     ),
-    "lat": _DEGREES,
-    "lon": _DEGREES,
     "occupied": _Kind(pa.types.is_boolean, "truth values", "cast it: column.cast(pyarrow.bool_())"),
 }
 

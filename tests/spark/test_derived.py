@@ -1,6 +1,7 @@
 """Tables derived device by device: the rows of the local functions, and those of DuckDB."""
 
 import datetime as dt
+import json
 from itertools import pairwise
 
 import duckdb
@@ -11,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from spark_frames import frame
 
 from mudkit import pipeline, trace
-from mudkit.errors import ParameterError, TraceContentError
+from mudkit.errors import ParameterError, TraceContentError, TraceFormatError
+from mudkit.pipeline import derived
 from mudkit.trace.schema import timestamps
 
 pytestmark = pytest.mark.spark
@@ -165,3 +167,64 @@ def test_table_without_rows_has_no_results(spark):
     lat = pa.array([], pa.float64())
     table = table.set_column(2, "lat", lat).set_column(3, "lon", lat)
     assert [len(getattr(trace, name)(table)) for name in ("stops", "trips", "speeds")] == [0, 0, 0]
+
+
+AREAS = {
+    "type": "FeatureCollection",
+    "features": [
+        {"type": "Feature", "id": name, "geometry": {"type": "Polygon", "coordinates": rings}}
+        for name, rings in {
+            "all": [[[179, 39], [181, 39], [181, 41], [179, 41], [179, 39]]],
+            "east": [[[-180, 39.9], [-179.9, 39.9], [-179.9, 40.2], [-180, 39.9]]],
+            "holed": [
+                [[179.8, 39.8], [180, 39.8], [180, 40.2], [179.8, 40.2], [179.8, 39.8]],
+                [[179.9, 39.9], [179.9, 40.1], [179.99, 40.1], [179.99, 39.9], [179.9, 39.9]],
+            ],
+        }.items()
+    ]
+    + [{"type": "Feature", "geometry": None}],
+}
+
+
+def test_spark_and_local_joins_return_the_same_rows(spark, given, tmp_path):
+    """Columns of any type pass through; the file is read on this machine only."""
+    table = given.append_column("n", pa.array(range(len(given))))
+    table = table.append_column("tags", pa.array([["a", None]] * len(given)))
+    file = tmp_path / "areas.geojson"
+    file.write_text(json.dumps(AREAS))
+    positions = frame(spark, table, tmp_path / "positions.parquet").repartition(5)
+    joined = pipeline.join(positions, file)
+    file.unlink()
+    order = [("n", "ascending"), ("area_number", "ascending")]
+    ours = joined.toArrow().sort_by(order).drop_columns("lat")  # NaN equals nothing
+    local = trace.join(table, AREAS).drop_columns("lat")
+    assert joined.schema.fields[:-2] == positions.schema.fields
+    assert ours.cast(local.schema).equals(local.sort_by(order))
+    assert {*local["area"].to_pylist()} == {"all", "east", "holed", None}
+    assert len(local) > len(table)
+
+
+def test_trips_are_joined_by_both_ends(positions):
+    trips = pipeline.trips(positions, radius_km=0.1, min_stop_s=200.0, max_gap_s=900.0)
+    begins = pipeline.join(trips, AREAS, places=("start_lat", "start_lon")).withColumnsRenamed(
+        {"area": "start_area", "area_number": "start_number"}
+    )
+    counted = (
+        pipeline.join(begins, AREAS, places=("end_lat", "end_lon")).groupBy("start_area", "area").count()
+    )
+    counts = {(row[0], row[1]): row[2] for row in counted.collect()}
+    assert counts["all", "all"] >= counts["all", "east"] > 0
+
+
+def test_joins_that_cannot_be_done_are_refused_before_they_run(positions, tmp_path, monkeypatch):
+    with pytest.raises(TraceContentError, match=r"expected:\s+start_lat"):
+        pipeline.join(positions, AREAS, places=("start_lat", "lon"))
+    with pytest.raises(TraceContentError, match="columns of areas already"):
+        pipeline.join(positions.withColumn("area", F.lit("a")), AREAS)
+    with pytest.raises(TraceContentError, match=r"column lat is of another type(.|\n)*cast\('double'\)"):
+        pipeline.join(positions.withColumn("lat", F.col("lat").cast("string")), AREAS)
+    with pytest.raises(TraceFormatError, match="Feature 1 of areas is not usable"):
+        pipeline.join(positions, {**AREAS, "features": [7]})
+    monkeypatch.setattr(derived, "_MAX_CORNERS", 5)
+    with pytest.raises(ParameterError, match=r"corners(.|\n)*up to 5(.|\n)*simplify"):
+        pipeline.join(positions, AREAS)
