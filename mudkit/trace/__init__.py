@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mudkit.trace.options import Options
     from mudkit.trace.phone_log import UnlockLog, load_unlocks
     from mudkit.trace.schema import LINKS, timestamps
+    from mudkit.trace.tiles import cells
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -27,6 +28,7 @@ __all__ = [
     "Scan",
     "TraceWriter",
     "UnlockLog",
+    "cells",
     "generate",
     "is_trace",
     "join",

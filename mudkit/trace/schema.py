@@ -69,7 +69,7 @@ STOPS = pa.schema(
         _required("duration_s", pa.float64()),
     ]
 )
-"""Stops of devices, computed from positions; like the two below, no table of a trace folder."""
+"""Stops of devices, computed from positions; like the three below, no table of a trace folder."""
 
 _ENDS = [
     _required("device", pa.string()),
@@ -98,6 +98,21 @@ SPEEDS = pa.schema(
         _required("duration_s", pa.float64()),
         _required("distance_km", pa.float64()),
         _required("speed_mps", pa.float64()),
+    ]
+)
+
+CELLS = pa.schema(
+    [
+        _required("zoom", pa.int32()),
+        pa.field("x", pa.int32()),  # null, as lat and lon: rows without a possible place
+        pa.field("y", pa.int32()),
+        pa.field("bucket_ts", _TS),  # null: rows without a time
+        pa.field("lat", pa.float64()),
+        pa.field("lon", pa.float64()),
+        _required("positions", pa.int64()),
+        _required("devices", pa.int64()),
+        pa.field("mean_speed_mps", pa.float64()),  # null: no position has a speed
+        _required("reads", pa.int64()),
     ]
 )
 
