@@ -7,7 +7,6 @@ piece by piece. A task's memory does not grow with the rows of a device.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
@@ -19,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 
 from mudkit.checks import OneOf, Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.files import PlaceLike
 from mudkit.pipeline.executors import merged_batches, provide
 from mudkit.pipeline.tables import ddl, require_columns
 from mudkit.trace.areas import check_columns, check_places, read_areas
@@ -160,7 +160,7 @@ def speeds(positions: DataFrame, *, max_gap_s: Annotated[float, Range(0.001, 3.2
 @check_arguments(types=False)
 def join(
     positions: DataFrame,
-    areas: str | os.PathLike[str] | Mapping[str, Any],
+    areas: PlaceLike | Mapping[str, Any],
     *,
     name: str | None = None,
     places: tuple[str, str] = ("lat", "lon"),
@@ -175,8 +175,8 @@ def join(
     positions : DataFrame
         Positions, or a table with any columns, of which two are a place in degrees: stops, reads or trips.
     areas : path-like or mapping
-        GeoJSON file, or what it holds: a FeatureCollection, a Feature, a Polygon or a MultiPolygon; up to
-        4 million corners.
+        GeoJSON file, also at an address, or what it holds: a FeatureCollection, a Feature, a Polygon or a
+        MultiPolygon; up to 4 million corners.
     name : str, optional
         Property of the features that names them; by default their ``id``, or their number.
     places : tuple of str

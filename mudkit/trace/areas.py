@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mudkit.checks import check_arguments, fits, unusable
 from mudkit.errors import ParameterError, TraceContentError, TraceFormatError, brief, did_you_mean
-from mudkit.files import existing
+from mudkit.files import PlaceLike, existing, input_problem
 from mudkit.trace.loaded import Loaded, places_of, table_of
 from mudkit.words import Label, add_labels, listing
 
@@ -148,7 +148,7 @@ def _cells_of(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArra
     return np.asarray(np.searchsorted(edges, values) + np.searchsorted(edges, values, side="right"))
 
 
-def read_areas(areas: str | os.PathLike[str] | Mapping[str, Any], name: str | None) -> Areas:
+def read_areas(areas: PlaceLike | Mapping[str, Any], name: str | None) -> Areas:
     """Read areas as :func:`join` takes them, and raise what it raises."""
     if isinstance(areas, Mapping):
         where, document = "areas", dict(areas)
@@ -158,6 +158,8 @@ def read_areas(areas: str | os.PathLike[str] | Mapping[str, Any], name: str | No
         try:
             document = json.loads(file.read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and not isinstance(file, Path):
+                raise input_problem(file, error, "areas") from error
             raise _not_geojson(where, str(error).split("\n")[0][:200]) from error
     features = _features(document, where)
     rings = _Rings()
@@ -382,7 +384,7 @@ def check_columns(names: Sequence[str]) -> None:
 @check_arguments(types=False)
 def join(
     positions: Loaded | pa.Table,
-    areas: str | os.PathLike[str] | Mapping[str, Any],
+    areas: PlaceLike | Mapping[str, Any],
     *,
     name: str | None = None,
     places: tuple[str, str] = ("lat", "lon"),
@@ -399,9 +401,9 @@ def join(
     positions : Loaded or pyarrow.Table
         A trace, or a table with any columns, of which two are a place in degrees: stops, reads or trips, too.
     areas : path-like or mapping
-        GeoJSON file, or what it holds: a FeatureCollection, a Feature, a Polygon or a MultiPolygon. Features
-        without a geometry hold no position. An area over the date line is cut there, or has longitudes over
-        180 or below -180.
+        GeoJSON file, also at an address, or what it holds: a FeatureCollection, a Feature, a Polygon or a
+        MultiPolygon. Features without a geometry hold no position. An area over the date line is cut there,
+        or has longitudes over 180 or below -180.
     name : str, optional
         Property of the features that names them; by default their ``id``, or their number.
     places : tuple of str

@@ -9,6 +9,7 @@ import pytest
 
 from mudkit import trace, words
 from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
+from mudkit.files import place
 from mudkit.trace import areas as areas_module
 from mudkit.trace.areas import AREA_COLUMNS, read_areas
 
@@ -210,6 +211,18 @@ def test_file_with_a_byte_order_mark_a_feature_and_a_polygon_are_read(tmp_path):
     assert numbers(places, file) == numbers(places, TWO) == [[1], [2]]
     assert numbers(places, TWO["features"][1]) == [[], [1]]
     assert numbers(places, TWO["features"][0]["geometry"]) == [[1], []]
+
+
+def test_areas_at_an_address_are_read():
+    place("memory://areas/zones.geojson").write_text(json.dumps(TWO), encoding="utf-8")
+    assert numbers([(47.5, 8.5), (47.5, 9.5)], "memory://areas/zones.geojson") == [[1], [2]]
+    with pytest.raises(InputMissing, match=r"zone\.geojson"):
+        trace.join(build((0, 0)), "memory://areas/zone.geojson")
+
+
+def test_folder_is_no_geojson(tmp_path):
+    with pytest.raises(TraceFormatError, match="is not GeoJSON"):
+        trace.join(build((0, 0)), tmp_path)
 
 
 def test_heights_are_left_out():
