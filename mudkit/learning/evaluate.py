@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning.bound import fewest_sends
 from mudkit.learning.costs import Costs, read_costs
 from mudkit.learning.measures import Measures, changes, closed, shares
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers, stale_reads
+from mudkit.learning.replay import SENT, replay, stale_answers, stale_reads
 from mudkit.learning.trees import Folds, check_folds
 from mudkit.units import US_PER_S
 

@@ -1,13 +1,17 @@
 """Bound of the sends, compared with an exhaustive search over all schedules."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit.learning import bound
+from mudkit.learning.bound import fewest_sends
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.replay import SENT, replay
 
 
 def build_pairs(devices, horizon):
@@ -105,3 +109,47 @@ def test_replay_serves_from_the_last_send(devices, horizon, random):
                 assert served[q] == SENT
                 last = q
         base += len(matrix)
+
+
+def device_of_equal_steps(reads, horizon, fresh):
+    """Build the pairs of one device; an answer is stale when it is more than ``fresh`` reads old."""
+    count = np.minimum(np.arange(reads), horizon)
+    first = np.concatenate([[0], np.cumsum(count)])
+    read = np.repeat(np.arange(reads), count)
+    cached = read - count[read] + np.arange(len(read)) - first[read]
+    zeros, of_pair = np.zeros(reads), np.zeros(len(read))
+    pairs = Pairs(
+        device=np.zeros(reads, np.int64),
+        ids=np.arange(1),
+        **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), zeros),
+        first=first,
+        read=read,
+        cached=cached,
+        **dict.fromkeys(("missing", "completeness", "age_s", "distance_km"), of_pair),
+    )
+    return pairs, read - cached > fresh
+
+
+def test_bound_of_a_device_with_many_reads_takes_little_memory():
+    """Bound 100,000 reads in 200 MB: tables of reads by stale answers would take 360 MB (scale.md)."""
+    reads, fresh, budget = 100_000, 20, 300
+    pairs, stale = device_of_equal_steps(reads, 24, fresh)
+    tracemalloc.start()
+    served = fewest_sends(pairs, stale, pairs.devices(), budget)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+    # A run answers twenty fresh; stale answers make some of them longer.
+    sends = np.count_nonzero(served == SENT)
+    assert stale[served[served != SENT]].sum() <= budget
+    assert sends == -(-(reads - budget) // (fresh + 1))
+
+
+@given(matrices(), st.integers(1, 4), st.integers(0, 8))
+def test_layers_that_are_computed_again_lead_to_the_same_schedule(devices, horizon, budget):
+    pairs, stale = build_pairs(devices, horizon)
+    usual = fewest_sends(pairs, stale, pairs.devices(), budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bound, "_FEW_READS", 0)
+        patch.setattr(bound, "_MAX_CELLS", 1)
+        assert np.array_equal(fewest_sends(pairs, stale, pairs.devices(), budget), usual)
