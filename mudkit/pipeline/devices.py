@@ -1,0 +1,124 @@
+"""Rows of whole devices in Spark's tasks: functions over labelled reads, some devices at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from mudkit.pipeline._progress import progress
+from mudkit.pipeline.executors import outcome_of, provide, result_of
+from mudkit.pipeline.tables import require_columns
+from mudkit.trace.schema import read_ids
+
+_TASK_ROWS = 1 << 18
+"""Rows of whole devices that a function gets at once, but for one device that has more."""
+_OUTCOME = pa.schema([("failed", pa.bool_()), ("result", pa.binary())])
+_READ = ("read_id", "device", "ts", "lat", "lon", "window_s")
+_LABEL = ("read_id", "cached_read_id", "points", "others", "missing", "completeness")
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Rows of a DataFrame, those of a device together."""
+
+    frame: DataFrame
+
+    def map(self, function: Callable[[pa.Table], Any]) -> list[Any]:
+        """Call a function in tasks, each time with all rows of some devices; return what it returns.
+
+        The function and its results are pickled. Results are in any order.
+        """
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table in whole_devices(batches, _TASK_ROWS):
+                row = outcome_of(partial(function, table))
+                yield from pa.Table.from_pylist([row], schema=_OUTCOME).to_batches()
+
+        spark = self.frame.sparkSession
+        provide(spark)
+        with progress(spark, "devices"):
+            outcomes = self.frame.mapInArrow(run, "failed BOOLEAN, result BINARY").toArrow()
+        return [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+
+    def collect(self, devices: pa.Array | None) -> pa.Table:
+        """Return the rows of some devices; None: of all."""
+        frame = self.frame
+        if devices is not None:
+            names = frame.sparkSession.createDataFrame(pa.table({"device": devices}))
+            frame = frame.join(F.broadcast(names), "device", "left_semi")
+        with progress(frame.sparkSession, "sample"):
+            return frame.toArrow()
+
+
+@contextmanager
+def rows_by_device(labels: DataFrame, reads: DataFrame) -> Iterator[DeviceRows]:
+    """Join labels to their reads, and keep the rows of a device together, on the executors' disks.
+
+    A label of another read has no device, a read without a label no points.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        The result of :func:`mudkit.pipeline.label_reads`.
+    reads : DataFrame
+        The reads that were labelled.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    require_columns(reads, "reads", _READ[1:])
+    require_columns(labels, "labels", _LABEL)
+    if "read_id" not in reads.columns:
+        provide(reads.sparkSession)
+        schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in reads.schema)
+        reads = reads.mapInArrow(_with_ids, f"read_id BIGINT, {schema}")
+    rows = labels.select(*_LABEL).join(reads.select(*_READ), "read_id", "full_outer")
+    kept = rows.repartition("device").sortWithinPartitions("device").persist(StorageLevel.DISK_ONLY)
+    try:
+        yield DeviceRows(kept)
+    finally:
+        kept.unpersist()
+
+
+def _with_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the ids of reads."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        yield from table.add_column(0, "read_id", pa.array(read_ids(table))).to_batches()
+
+
+def whole_devices(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.Table]:
+    """Merge batches that are ordered by device into tables of whole devices.
+
+    A table is complete when the rows of its devices, with those of the next one so far, are `least_rows`.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if not len(batch):
+            continue
+        device, rows = batch["device"], rows + len(batch)
+        begins_anew = not waiting or device[0] != waiting[-1]["device"][-1] or device[0] != device[-1]
+        waiting.append(batch)
+        if rows < least_rows or not begins_anew:
+            continue
+        last = device.is_null() if device[-1].as_py() is None else pc.equal(device, device[-1])
+        begins = rows - len(batch) + pc.index(last, True).as_py()
+        table = pa.Table.from_batches(waiting)
+        if begins:
+            yield table.slice(0, begins)
+            waiting = table.slice(begins).to_batches()
+            rows -= begins
+    if waiting:
+        yield pa.Table.from_batches(waiting)
