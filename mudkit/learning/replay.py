@@ -1,7 +1,8 @@
 """Replay: what is in the cache depends on what the policy did before.
 
 A device's cache holds the last answer that it fetched. A read that the cached answer has no label for is
-sent. :mod:`~mudkit.learning.bound` chooses the sends with hindsight.
+sent: the answer is older than the horizon, or has served as many reads as it may.
+:mod:`~mudkit.learning.bound` chooses the sends with hindsight.
 """
 
 from __future__ import annotations
