@@ -1,14 +1,14 @@
-"""Devices whose reads are replayed, in this process or on Spark.
+"""Devices whose reads or writes are replayed, in this process or on Spark.
 
-What is computed of reads is a function of the pairs of some whole devices. Of Arrow tables it is called once,
-with all of them; of DataFrames in Spark's tasks, with some devices at a time. Its results are small: numbers
-by device. Results of all devices are put in the order of their names, and added in it, so that no figure
-depends on which devices were together.
+What is computed is a function of the pairs, or the writes, of some whole devices. Of Arrow tables it is
+called in this process, of DataFrames in Spark's tasks, with some devices at a time. Its results are small:
+numbers by device. Results of all devices are put in the order of their names, and added in it, so that no
+figure depends on which devices were together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,14 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.errors import TraceContentError
 from mudkit.learning.density import WrittenPlaces
 from mudkit.learning.pairs import Pairs, arrow, other_reads
+from mudkit.learning.writes import Writes
 from mudkit.trace.schema import device_ids
 from mudkit.units import US_PER_S
 
 MAX_LEARNT_PAIRS: Final = 1_000_000
 """Pairs from which trees are learnt, at most, but for the last device of the sample."""
+MAX_LEARNT_WRITES: Final = 1_000_000
+"""Writes from which trees are learnt, at most, but for the last device of the sample."""
 _MIN_LEARNT_DEVICES: Final = 20
 """Devices of a sample, at least, if there are as many: two of each fold."""
 _US_PER_DAY: Final = 86_400 * US_PER_S
@@ -46,35 +48,51 @@ class Devices(Protocol):
         ...
 
 
+class Writers(Protocol):
+    """Labelled writes of devices."""
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call a function with the writes of all devices, some devices at a time; results in any order."""
+        ...
+
+    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
+        """Call a function that returns a result, and counts by number; return results, and added counts.
+
+        Tables of counts have ``policy, read, late``.
+        """
+        ...
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Return the writes of chosen devices before a moment in this process."""
+        ...
+
+
 @dataclass(frozen=True)
-class Fleet:
-    """All devices with reads, in the order of their names: ids, reads and pairs of each; days with reads."""
+class DeviceCounts:
+    """Rows (reads or writes) and examples (pairs or writes) of some devices; their days with rows."""
 
     names: pa.Array
     ids: NDArray[np.int64]
-    reads: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    examples: NDArray[np.int64]
     days: NDArray[np.int64]
 
+
+@dataclass(frozen=True)
+class Fleet(DeviceCounts):
+    """Counts of all devices, in the order of their names."""
+
     @classmethod
-    def of(cls, devices: Devices) -> Fleet:
-        """Count the reads and pairs of devices, of which there must be some."""
-        parts = devices.map(_count)
-        if not sum(len(part.ids) for part in parts):
-            raise TraceContentError(
-                "There are no reads to replay.",
-                found="a trace without reads",
-                expected="at least one read",
-                remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
-            )
-        names = pa.concat_arrays([part.names for part in parts])
+    def of(cls, parts: Sequence[DeviceCounts]) -> Fleet:
+        """Join the counts of devices."""
+        names = pa.concat_arrays([part.names for part in parts] or [pa.array([], pa.string())])
         order = pc.sort_indices(names)
-        numbers = order.to_numpy()
-        ids, reads, pairs = (
-            np.concatenate([getattr(part, name) for part in parts])[numbers]
-            for name in ("ids", "reads", "pairs")
+        ids, rows, examples, days = (
+            np.concatenate([np.zeros(0, dtype=np.int64), *(getattr(part, name) for part in parts)])
+            for name in ("ids", "rows", "examples", "days")
         )
-        return cls(names.take(order), ids, reads, pairs, np.unique(np.concatenate([p.days for p in parts])))
+        numbers = order.to_numpy()
+        return cls(names.take(order), ids[numbers], rows[numbers], examples[numbers], np.unique(days))
 
     @cached_property
     def by_id(self) -> NDArray[np.int64]:
@@ -85,12 +103,23 @@ class Fleet:
         """Return the numbers of devices by id."""
         return self.by_id[np.searchsorted(self.ids, ids, sorter=self.by_id)]
 
-    def sample(self, seed: int) -> NDArray[np.bool_]:
-        """Draw devices until they have :data:`MAX_LEARNT_PAIRS` pairs: the same ones in any order."""
+    def sample(self, seed: int, most: int, among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Draw devices until they have as many examples: the same ones in any order.
+
+        Parameters
+        ----------
+        seed : int
+        most : int
+            Number of examples; the last device may bring more.
+        among : ndarray of bool, shape (devices,), optional
+            Devices to draw from; by default all.
+        """
         order = np.argsort(_drawn(self.ids, seed), kind="stable")
-        before = np.cumsum(self.pairs[order]) - self.pairs[order]
-        chosen = np.zeros(len(order), dtype=np.bool_)
-        chosen[order] = (before < MAX_LEARNT_PAIRS) | (np.arange(len(order)) < _MIN_LEARNT_DEVICES)
+        if among is not None:
+            order = order[among[order]]
+        before = np.cumsum(self.examples[order]) - self.examples[order]
+        chosen = np.zeros(len(self.ids), dtype=np.bool_)
+        chosen[order] = (before < most) | (np.arange(len(order)) < _MIN_LEARNT_DEVICES)
         return chosen
 
 
@@ -179,23 +208,114 @@ def pairs_of_rows(rows: pa.Table) -> Pairs:
     return Pairs.of(rows.filter(rows["points"].is_valid()), reads)
 
 
-@dataclass(frozen=True)
-class _Counts:
-    names: pa.Array
-    ids: NDArray[np.int64]
-    reads: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    days: NDArray[np.int64]
-
-
-def _count(pairs: Pairs) -> _Counts:
+def count_pairs(pairs: Pairs) -> DeviceCounts:
     """Count the reads and the pairs of some devices."""
     assert pairs.names is not None
     count = len(pairs.ids)
-    return _Counts(
+    return DeviceCounts(
         pairs.names,
         pairs.ids,
         np.bincount(pairs.device, minlength=count),
         np.bincount(pairs.device[pairs.read], minlength=count),
         np.unique(pairs.t_us // _US_PER_DAY),
     )
+
+
+def count_writes(writes: Writes) -> DeviceCounts:
+    """Count the writes of some devices."""
+    present, rows = np.unique(writes.device, return_counts=True)
+    names = writes.names.take(pa.array(present))
+    return DeviceCounts(
+        names, device_ids(names.to_pylist()), rows, rows, np.unique(writes.t_us // _US_PER_DAY)
+    )
+
+
+@contextmanager
+def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
+    """Join labels to positions: Arrow tables in this process, DataFrames on Spark.
+
+    Parameters
+    ----------
+    first_reads, positions : pyarrow.Table or DataFrame
+        The result of ``pipeline.label_writes``, and the positions that were labelled.
+    """
+    if isinstance(first_reads, pa.Table) or isinstance(positions, pa.Table):
+        yield _WritesHere(Writes.of(first_reads, positions))
+        return
+    from mudkit.pipeline.devices import writes_by_device  # loads Spark
+
+    with writes_by_device(first_reads, positions) as rows:
+        yield _WritesSpread(rows)
+
+
+@dataclass(frozen=True)
+class _WritesHere:
+    """Writes in this process."""
+
+    writes: Writes
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call the function with parts of the devices."""
+        return [function(self.writes.take(rows)) for rows in self.writes.parts()]
+
+    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
+        """Call the function with parts of the devices, and add its counts."""
+        results = self.map(function)
+        return [result for result, _ in results], added([counts for _, counts in results])
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Return the writes of chosen devices."""
+        ids = device_ids(self.writes.names.to_pylist())
+        is_chosen = chosen[fleet.numbers(ids)][self.writes.device]
+        return self.writes.take(is_chosen & (self.writes.t_us < past_us))
+
+
+@dataclass(frozen=True)
+class _WritesSpread:
+    """Writes on Spark, with their labels."""
+
+    rows: Any
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call the function in tasks."""
+        results: list[Result] = self.rows.map(_OfWrites(function))
+        return results
+
+    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
+        """Call the function in tasks, and add its counts there."""
+        results, counts = self.rows.add(_OfWrites(function), added, COUNTS)
+        return results, counts
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Collect the writes of chosen devices."""
+        names = None if chosen.all() else fleet.names.filter(pa.array(chosen))
+        writes = writes_of_rows(self.rows.collect(names))
+        return writes.take(writes.t_us < past_us)
+
+
+COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("late", pa.int64())])
+"""Late points, or one for a late point, by number of a policy and of a read."""
+
+
+def added(counts: Sequence[pa.Table]) -> pa.Table:
+    """Add counts by policy and read."""
+    sums = pa.concat_tables([COUNTS.empty_table(), *counts]).group_by(["policy", "read"])
+    return sums.aggregate([("late", "sum")]).rename_columns(["policy", "read", "late"]).cast(COUNTS)
+
+
+@dataclass(frozen=True)
+class _OfWrites:
+    """Function of the rows of labels of some devices: a function of their writes."""
+
+    function: Callable[[Writes], Any]
+
+    def __call__(self, rows: pa.Table) -> Any:
+        return self.function(writes_of_rows(rows))
+
+
+def writes_of_rows(rows: pa.Table) -> Writes:
+    """Return the writes of positions that were joined with their labels.
+
+    A row without a place has a label of another position, one without ``labelled`` none.
+    """
+    return Writes.of(rows.filter(rows["labelled"].is_valid()), rows.filter(rows["lat"].is_valid()))

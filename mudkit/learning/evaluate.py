@@ -13,8 +13,8 @@ from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.bound import device_sends, divide_budget, schedule
 from mudkit.learning.costs import Costs, read_costs
-from mudkit.learning.devices import Devices, Fleet, open_devices
-from mudkit.learning.measures import Measures, changes, closed, shares
+from mudkit.learning.devices import MAX_LEARNT_PAIRS, Devices, Fleet, count_pairs, open_devices
+from mudkit.learning.measures import Measures, changes, closed, shares, sums_by
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
@@ -98,7 +98,14 @@ def evaluate_reads(
     matrix = read_costs(cost)
     _check(stale, completeness, folds)
     with open_devices(labels, reads, positions) as devices:
-        fleet = Fleet.of(devices)
+        fleet = Fleet.of(devices.map(count_pairs))
+        if not len(fleet.ids):
+            raise TraceContentError(
+                "There are no reads to replay.",
+                found="a trace without reads",
+                expected="at least one read",
+                remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
+            )
         begins_us = None if folds == "device" else _begin_test(fleet.days)
         study = _Study(devices, fleet, _Tested(completeness, begins_us), seed)
         learnt, learnt_devices = study.learn(policies)
@@ -228,13 +235,8 @@ class _Measure:
             else:
                 served = replay(tested, policy.local(tested))
             per_read = measures_by_read(tested, is_stale, served, self.matrix, self.radio)
-            of_policy[:] = _sums_by(device, per_read, len(present))
+            of_policy[:] = sums_by(device, per_read, len(present))
         return tested.ids[present], np.bincount(device, minlength=len(present)), sums
-
-
-def _sums_by(number: NDArray[np.int64], rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Add rows by number, one after the other."""
-    return np.column_stack([np.bincount(number, column, minlength=count) for column in rows.T])
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ class _Study:
         learners = [policy for policy in policies if isinstance(policy, Learner)]
         if not learners:
             return [policy for policy in policies if not isinstance(policy, Learner)], 0
-        chosen = self.fleet.sample(self.seed)
+        chosen = self.fleet.sample(self.seed, MAX_LEARNT_PAIRS)
         sample = self.devices.gather(self.fleet, chosen)
         if self.tested.begins_us is not None:
             sample = sample.before(self.tested.begins_us)
@@ -291,7 +293,7 @@ class _Study:
     def tested_reads(self) -> int:
         """Return the number of reads that are tested."""
         if self.tested.begins_us is None:
-            return int(self.fleet.reads.sum())
+            return int(self.fleet.rows.sum())
         return sum(self.devices.map(_CountTested(self.tested)))
 
     def measure(
@@ -312,8 +314,7 @@ class _Study:
         total = int(reads.sum())
         nothing = np.zeros(len(reads), dtype=np.int64)
         measured = [
-            Measures(_sums_by(nothing, of, 1)[0] / total, _sums_by(group, of, groups) / of_group)
-            for of in sums
+            Measures(sums_by(nothing, of, 1)[0] / total, sums_by(group, of, groups) / of_group) for of in sums
         ]
         return measured, total
 

@@ -1,4 +1,4 @@
-"""Rows of whole devices in Spark's tasks: functions over labelled reads, some devices at a time."""
+"""Rows of whole devices in Spark's tasks: functions over labelled reads or writes, some devices at a time."""
 
 from __future__ import annotations
 
@@ -16,38 +16,96 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.executors import outcome_of, provide, result_of
-from mudkit.pipeline.tables import require_columns
+from mudkit.pipeline.tables import ddl, require_columns
 from mudkit.trace.schema import read_ids
 
-_TASK_ROWS = 1 << 18
-"""Rows of whole devices that a function gets at once, but for one device that has more."""
+_LABEL_ROWS = 1 << 18
+"""Labels of reads of whole devices that a function gets at once, but for one device that has more."""
+_WRITE_ROWS = 1 << 20
+"""The same for writes: all reads are looked at for each such part."""
 _OUTCOME = pa.schema([("failed", pa.bool_()), ("result", pa.binary())])
+_OUTCOME_DDL = "failed BOOLEAN, result BINARY"
 _READ = ("read_id", "device", "ts", "lat", "lon", "window_s")
+_WRITE = ("device", "ts")
+_SENT_ROWS = 1 << 17
 _LABEL = ("read_id", "cached_read_id", "points", "others", "missing", "completeness")
 
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of a DataFrame, those of a device together."""
+    """Rows of a DataFrame, those of a device together; a function gets about ``task_rows`` at once."""
 
     frame: DataFrame
+    task_rows: int
 
     def map(self, function: Callable[[pa.Table], Any]) -> list[Any]:
         """Call a function in tasks, each time with all rows of some devices; return what it returns.
 
         The function and its results are pickled. Results are in any order.
         """
+        task_rows = self.task_rows  # a task cannot have the DataFrame
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in whole_devices(batches, _TASK_ROWS):
+            for table in whole_devices(batches, task_rows):
                 row = outcome_of(partial(function, table))
                 yield from pa.Table.from_pylist([row], schema=_OUTCOME).to_batches()
 
         spark = self.frame.sparkSession
         provide(spark)
         with progress(spark, "devices"):
-            outcomes = self.frame.mapInArrow(run, "failed BOOLEAN, result BINARY").toArrow()
+            outcomes = self.frame.mapInArrow(run, _OUTCOME_DDL).toArrow()
         return [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+
+    def add(
+        self,
+        function: Callable[[pa.Table], tuple[Any, pa.Table]],
+        combine: Callable[[list[pa.Table]], pa.Table],
+        schema: pa.Schema,
+    ) -> tuple[list[Any], pa.Table]:
+        """Call a function that returns a result and a table; return results, and the sums of all tables.
+
+        Parameters
+        ----------
+        function : callable
+            Function of the rows of some devices.
+        combine : callable
+            Function that adds the tables of a task, so that fewer rows are sent.
+        schema : pyarrow.Schema
+            Columns of the tables: the last one is added by the others.
+        """
+        both = pa.schema([*_OUTCOME, *schema])
+        task_rows = self.task_rows
+
+        def rows_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+            unknown = {of.name: pa.nulls(len(table), of.type) for of in both}
+            columns = unknown | dict(zip(table.column_names, table.columns, strict=True))
+            yield from pa.table(columns, schema=both).to_batches(max_chunksize=_SENT_ROWS)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            tables: list[pa.Table] = []
+
+            def call(table: pa.Table) -> Any:
+                result, counts = function(table)
+                tables.append(counts)
+                return result
+
+            for table in whole_devices(batches, task_rows):
+                row = outcome_of(partial(call, table))
+                yield from rows_of(pa.Table.from_pylist([row], schema=_OUTCOME))
+            yield from rows_of(combine(tables))
+
+        spark = self.frame.sparkSession
+        provide(spark)
+        *keys, summed = schema.names
+        rows = self.frame.mapInArrow(run, f"{_OUTCOME_DDL}, {ddl(schema)}").persist(StorageLevel.DISK_ONLY)
+        try:
+            with progress(spark, "devices"):
+                outcomes = rows.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
+                results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+                sums = rows.where("failed IS NULL").groupBy(*keys).agg(F.sum(summed).alias(summed)).toArrow()
+        finally:
+            rows.unpersist()
+        return results, sums.cast(schema)
 
     def collect(self, devices: pa.Array | None) -> pa.Table:
         """Return the rows of some devices; None: of all."""
@@ -84,9 +142,42 @@ def rows_by_device(labels: DataFrame, reads: DataFrame) -> Iterator[DeviceRows]:
         schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in reads.schema)
         reads = reads.mapInArrow(_with_ids, f"read_id BIGINT, {schema}")
     rows = labels.select(*_LABEL).join(reads.select(*_READ), "read_id", "full_outer")
-    kept = rows.repartition("device").sortWithinPartitions("device").persist(StorageLevel.DISK_ONLY)
+    with _by_device(rows, ["device"], _LABEL_ROWS) as kept:
+        yield kept
+
+
+@contextmanager
+def writes_by_device(first_reads: DataFrame, positions: DataFrame) -> Iterator[DeviceRows]:
+    """Join the first reads of writes to their positions, as :func:`rows_by_device` joins labels to reads.
+
+    A label of another position has no place, a position without a label null for ``labelled``.
+
+    Parameters
+    ----------
+    first_reads : DataFrame
+        The result of :func:`mudkit.pipeline.label_writes`.
+    positions : DataFrame
+        The positions that were labelled.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    require_columns(positions, "positions", (*_WRITE, "lat", "lon"))
+    require_columns(first_reads, "labels", (*_WRITE, "first_read_ts"))
+    labels = first_reads.select(*_WRITE, "first_read_ts", F.lit(True).alias("labelled"))
+    rows = labels.join(positions.select(*_WRITE, "lat", "lon"), [*_WRITE], "full_outer")
+    with _by_device(rows, [*_WRITE], _WRITE_ROWS) as kept:
+        yield kept
+
+
+@contextmanager
+def _by_device(rows: DataFrame, order: list[str], task_rows: int) -> Iterator[DeviceRows]:
+    """Keep rows on the executors' disks, those of a device together and in order."""
+    kept = rows.repartition("device").sortWithinPartitions(*order).persist(StorageLevel.DISK_ONLY)
     try:
-        yield DeviceRows(kept)
+        yield DeviceRows(kept, task_rows)
     finally:
         kept.unpersist()
 

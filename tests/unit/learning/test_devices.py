@@ -10,11 +10,32 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from learning_traces import build_labelled_reads, build_positions
+from learning_traces import build_labelled_reads, build_positions, build_reads, label_by_definition
 
 from mudkit.errors import TraceContentError
-from mudkit.learning import Always, Bound, FixedRule, Tree, devices, evaluate, evaluate_reads
-from mudkit.learning.devices import Fleet, open_devices, pairs_of_rows
+from mudkit.learning import (
+    Always,
+    Batch,
+    BatchBound,
+    BatchTree,
+    Bound,
+    FixedRule,
+    Tree,
+    devices,
+    evaluate,
+    evaluate_batches,
+    evaluate_reads,
+    evaluate_writes,
+)
+from mudkit.learning.devices import (
+    MAX_LEARNT_PAIRS,
+    Fleet,
+    added,
+    count_pairs,
+    open_devices,
+    pairs_of_rows,
+    writes_of_rows,
+)
 from mudkit.learning.evaluate import READ_MEASURES
 from mudkit.learning.pairs import Pairs
 from mudkit.trace.schema import read_ids
@@ -91,7 +112,7 @@ def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
 
 
 def test_sampled_devices_are_the_same_in_groups(monkeypatch):
-    monkeypatch.setattr(devices, "MAX_LEARNT_PAIRS", 100)
+    monkeypatch.setattr(evaluate, "MAX_LEARNT_PAIRS", 100)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 4)
     one = evaluate_reads(LABELS, READS, POLICIES, positions=WRITTEN, seed=3)
     pd.testing.assert_frame_equal(evaluate_groups(range(len(NAMES)), POLICIES, seed=3), one, check_exact=True)
@@ -108,17 +129,17 @@ def test_sample_is_drawn_from_names_and_seed(monkeypatch):
     names = pa.array([f"car-{number:03d}" for number in range(count)])
     ids = devices.device_ids(names.to_pylist())
     ones = np.ones(count, np.int64)
-    fleet = Fleet(names, ids, ones, 10_000 * ones, np.arange(2))
-    drawn = fleet.sample(0)
-    assert np.count_nonzero(drawn) == devices.MAX_LEARNT_PAIRS // 10_000
+    fleet = Fleet(names, ids, ones, 10 * ones, np.arange(2))
+    drawn = fleet.sample(0, 1000)
+    assert np.count_nonzero(drawn) == 100
     order = np.random.default_rng(0).permutation(count)
-    assert np.array_equal(replace(fleet, ids=ids[order]).sample(0), drawn[order])
-    assert 30 < np.count_nonzero(drawn & fleet.sample(1)) < 70  # half of half
+    assert np.array_equal(replace(fleet, ids=ids[order]).sample(0, 1000), drawn[order])
+    assert 30 < np.count_nonzero(drawn & fleet.sample(1, 1000)) < 70  # half of half
 
 
 def test_few_pairs_are_all_learnt_from():
     with open_devices(LABELS, READS) as opened:
-        assert Fleet.of(opened).sample(0).all()
+        assert Fleet.of(opened.map(count_pairs)).sample(0, MAX_LEARNT_PAIRS).all()
 
 
 def test_totals_are_means_of_all_reads():
@@ -153,3 +174,93 @@ def test_reads_that_are_there_twice_are_refused():
     for build in (lambda: Pairs.of(LABELS, twice), lambda: pairs_of_rows(join_rows(reads=twice))):
         with pytest.raises(TraceContentError, match="same read_id"):
             build()
+
+
+CARS = [f"car-{number}" for number in range(9)]
+POSITIONS = build_positions(
+    [
+        (car, 1440 * day + 7 * step + place, 3.0 * (place % 4) + step / 9)
+        for day in range(4)
+        for place, car in enumerate(CARS)
+        for step in range(12)
+    ]
+)
+QUERIES = build_reads(
+    [
+        (("q", *CARS)[step % 4], 1440 * day + 9 * step, 2.0 * (step % 6))
+        for day in range(4)
+        for step in range(12)
+    ],
+    box_km=8.0,
+)
+FIRSTS = label_by_definition(POSITIONS, QUERIES)
+BATCHES = [Batch(10), Batch(30), BatchTree(match=Batch(10)), BatchBound(), BatchBound(Batch(30))]
+
+
+class WriteGroups:
+    """Rows of writes in groups of devices, as Spark's tasks have them."""
+
+    def __init__(self, groups):
+        labels = FIRSTS.select(["device", "ts", "first_read_ts"])
+        labels = labels.append_column("labelled", pa.array([True] * len(labels)))
+        places = POSITIONS.select(["device", "ts", "lat", "lon"])
+        rows = labels.join(places, ["device", "ts"], join_type="full outer").sort_by("device")
+        number = dict(zip(CARS, groups, strict=True))
+        self.group = np.array([number[name] for name in rows["device"].to_pylist()])
+        self.rows = rows
+
+    def map(self, function):
+        return [
+            function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
+        ]
+
+    def add(self, function, combine, schema):
+        results = self.map(function)
+        return [result for result, _ in results], combine([counts for _, counts in results]).cast(schema)
+
+    def collect(self, names):
+        is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
+        return self.rows.filter(is_in)
+
+
+@pytest.fixture(scope="module")
+def whole_writes():
+    """Return the evaluation of all writes at once, by folds and completeness."""
+    return {
+        (folds, least): evaluate_writes(
+            FIRSTS, POSITIONS, QUERIES, BATCHES[: 3 if least else 5], folds=folds, completeness=least
+        )
+        for folds, least in (("device", None), ("time", None), ("device", 0.8))
+    }
+
+
+@pytest.mark.parametrize(("folds", "least"), [("device", None), ("time", None), ("device", 0.8)])
+@examples(24)
+@given(groups=st.lists(st.integers(0, 3), min_size=len(CARS), max_size=len(CARS)))
+def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least, groups):
+    @contextmanager
+    def open_groups(first_reads, positions):
+        yield devices._WritesSpread(WriteGroups(groups))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate_batches, "open_writers", open_groups)
+        options = {"folds": folds, "completeness": least}
+        grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
+    pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
+    assert 0 < grouped["missed_share"][1] < 1
+
+
+def test_counts_are_added_by_policy_and_read():
+    one = pa.table({"policy": [0, 0, 1], "read": [3, 4, 3], "late": [1, 2, 5]})
+    sums = added([one.cast(devices.COUNTS)] * 2).sort_by([("policy", "ascending"), ("read", "ascending")])
+    assert sums.to_pydict() == {"policy": [0, 0, 1], "read": [3, 4, 3], "late": [2, 4, 10]}
+    assert added([]).schema == devices.COUNTS
+
+
+def test_writes_without_labels_are_refused():
+    rows = WriteGroups(range(len(CARS))).rows
+    for broken, column in (("lat", pa.float64()), ("labelled", pa.bool_())):
+        values = rows[broken].to_pylist()
+        some = rows.set_column(rows.column_names.index(broken), broken, pa.array([None, *values[1:]], column))
+        with pytest.raises(TraceContentError, match="labels are of other positions"):
+            writes_of_rows(some)
