@@ -21,6 +21,11 @@ from mudkit.learning.replay import SENT
 
 _MAX_CELLS = 1 << 20
 """Chains that are compared at once."""
+_MAX_STEPS = 1 << 28
+"""Sums of two numbers of sends up to which a budget is divided by dynamic programming over all devices."""
+_NEAR_EDGES = (64, 512)
+"""Edges of hulls before and after the last one that is taken, among which the rest of a budget is divided."""
+_ROUNDING = 1e-9
 _FEW_READS = 1024
 """Reads of a device up to which all its layers are kept."""
 
@@ -71,6 +76,16 @@ def divide_budget(tables: Sequence[NDArray[np.int32]], budget: int) -> list[int]
     budget : int
         Number of stale answers of all devices.
     """
+    total = min(budget, sum(len(table) - 1 for table in tables))
+    if total * sum(map(len, tables)) > _MAX_STEPS:
+        spent = _divide_by_saving(tables, budget)
+        if spent is not None:
+            return spent
+    return _divide_exactly(tables, budget)
+
+
+def _divide_exactly(tables: Sequence[NDArray[np.int32]], budget: int) -> list[int]:
+    """Divide a budget by dynamic programming over the devices; the last ones spend the least."""
     size = math.isqrt(len(tables)) + 1
     kept = []
     best = np.zeros(1, dtype=np.int64)
@@ -89,6 +104,52 @@ def divide_budget(tables: Sequence[NDArray[np.int32]], budget: int) -> list[int]
             spent.append(int(choice[min(left, len(choice) - 1)]))
             left -= spent[-1]
     return spent[::-1]
+
+
+def _divide_by_saving(tables: Sequence[NDArray[np.int32]], budget: int) -> list[int] | None:
+    """Divide a budget by what stale answers save; None if it is not proven that nothing saves more.
+
+    Each device's table is replaced by its lower convex hull, whose edges are taken by their saving for each
+    stale answer. The edge that is too long gives a bound for any division. What is left is spent exactly on
+    the devices with edges of about this saving; that the bound is reached is the proof.
+    """
+    edges = [_hull(table) for table in tables]
+    owner = np.repeat(np.arange(len(tables)), [len(of) - 1 for of in edges])
+    length = np.concatenate([np.diff(of) for of in edges])
+    saved = np.concatenate([-np.diff(table[of]) for table, of in zip(tables, edges, strict=True)])
+    order = np.argsort(-saved / length, kind="stable")
+    used = np.cumsum(length[order])
+    taken = int(np.searchsorted(used, budget, side="right"))
+    spent = np.bincount(owner[order[:taken]], length[order[:taken]], minlength=len(tables)).astype(np.int64)
+    if taken == len(order):
+        return [int(of) for of in spent]
+    sends = sum(int(table[of]) for table, of in zip(tables, spent.tolist(), strict=True))
+    left = budget - int(spent.sum())
+    fewest = math.ceil(sends - left * saved[order[taken]] / length[order[taken]] - _ROUNDING)
+    for near in _NEAR_EDGES:
+        some = np.unique(owner[order[max(taken - near, 0) : taken + near]]).tolist()
+        of_some = [tables[number] for number in some]
+        divided = _divide_exactly(of_some, left + int(spent[some].sum()))
+        before = sum(int(tables[number][spent[number]]) for number in some)
+        after = sum(int(table[of]) for table, of in zip(of_some, divided, strict=True))
+        if sends - before + after == fewest:
+            spent[some] = divided
+            return [int(of) for of in spent]
+    return None
+
+
+def _hull(table: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the corners of the lower convex hull of a table, from its first entry to its last."""
+    corners: list[int] = []
+    values = table.tolist()
+    for at, value in enumerate(values):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (values[b] - values[a]) * (at - a) < (value - values[a]) * (b - a):
+                break
+            corners.pop()
+        corners.append(at)
+    return np.array(corners)
 
 
 def schedule(

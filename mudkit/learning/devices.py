@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.learning.density import WrittenPlaces
-from mudkit.learning.pairs import Pairs, arrow, other_reads
+from mudkit.learning.pairs import Pairs, other_reads
 from mudkit.learning.writes import Writes
 from mudkit.trace.schema import device_ids
 from mudkit.units import US_PER_S
@@ -182,7 +182,7 @@ class _Spread:
         written = None
         if self.positions is not None:
             numbers = {name: number for number, name in enumerate(fleet.names.to_pylist())}
-            written = WrittenPlaces.of(arrow(self.positions), numbers)
+            written = WrittenPlaces.of(self.positions, numbers)
         number = fleet.numbers(pairs.ids)
         return replace(pairs, device=number[pairs.device], ids=fleet.ids, names=fleet.names, written=written)
 

@@ -100,7 +100,7 @@ class Pairs:
         written = None
         if positions is not None:
             numbers = {name: number for number, name in enumerate(names.dictionary.to_pylist())}
-            written = WrittenPlaces.of(arrow(positions), numbers)
+            written = WrittenPlaces.of(positions, numbers)
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
             ids=device_ids(names.dictionary.to_pylist()),

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.pipeline._progress import progress
-from mudkit.pipeline.executors import outcome_of, provide, result_of
+from mudkit.pipeline.executors import merged_batches, outcome_of, provide, result_of
 from mudkit.pipeline.tables import ddl, require_columns
 from mudkit.trace.schema import read_ids
 
@@ -187,6 +187,20 @@ def _with_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = pa.Table.from_batches([batch])
         yield from table.add_column(0, "read_id", pa.array(read_ids(table))).to_batches()
+
+
+def sum_rows(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return the sums of what a function makes of any rows: the last column, by the others."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in merged_batches(batches, _LABEL_ROWS):
+            yield from function(table).to_batches(max_chunksize=_SENT_ROWS)
+
+    provide(frame.sparkSession)
+    *keys, summed = schema.names
+    sums = frame.mapInArrow(run, ddl(schema)).groupBy(*keys).agg(F.sum(summed).alias(summed))
+    with progress(frame.sparkSession, "devices"):
+        return sums.toArrow().cast(schema)
 
 
 def whole_devices(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.Table]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.learning import bound
-from mudkit.learning.bound import fewest_sends
+from mudkit.learning.bound import divide_budget, fewest_sends
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 
@@ -153,3 +153,41 @@ def test_layers_that_are_computed_again_lead_to_the_same_schedule(devices, horiz
         patch.setattr(bound, "_FEW_READS", 0)
         patch.setattr(bound, "_MAX_CELLS", 1)
         assert np.array_equal(fewest_sends(pairs, stale, pairs.devices(), budget), usual)
+
+
+TABLES = st.lists(st.lists(st.integers(0, 4), min_size=0, max_size=7), min_size=1, max_size=60)
+
+
+@given(TABLES, st.integers(0, 80))
+def test_budget_divided_by_savings_saves_as_much_as_any_division(drops, budget):
+    """Compare with dynamic programming over all devices: it is exact, and its time is quadratic."""
+    tables = [np.cumsum([40, *(-drop for drop in of), -1]).astype(np.int32) for of in drops]
+    by_saving = bound._divide_by_saving(tables, budget)
+    exactly = bound._divide_exactly(tables, budget)
+    sends = [sum(int(table[of]) for table, of in zip(tables, exactly, strict=True))]
+    if by_saving is not None:
+        assert sum(by_saving) <= budget
+        sends.append(sum(int(table[of]) for table, of in zip(tables, by_saving, strict=True)))
+    assert len(set(sends)) == 1
+
+
+def test_budget_of_many_devices_is_divided_in_time_in_proportion_to_them(monkeypatch):
+    """Divide among 20,000 devices without the table of all of them, which would take 10,000,000,000 sums."""
+    monkeypatch.setattr(bound, "_divide_exactly", only_small(bound._divide_exactly))
+    rng = np.random.default_rng(0)
+    tables = []
+    for _ in range(20_000):
+        drops = rng.integers(0, 3, int(rng.integers(1, 12)))
+        tables.append(np.cumsum([60, *-np.append(drops, 1)]).astype(np.int32))
+    spent = divide_budget(tables, 50_000)
+    assert sum(spent) == 50_000
+
+
+def only_small(divide):
+    """Return a function that divides among a few devices, and refuses more."""
+
+    def divide_few(tables, budget):
+        assert len(tables) <= 2048
+        return divide(tables, budget)
+
+    return divide_few
