@@ -55,11 +55,27 @@ class Writers(Protocol):
         """Call a function with the writes of all devices, some devices at a time; results in any order."""
         ...
 
-    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
-        """Call a function that returns a result, and counts by number; return results, and added counts.
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call a function that returns a result and late writes, and another that counts these by read.
 
-        Tables of counts have ``policy, read, late``.
+        Parameters
+        ----------
+        function : callable
+            Function of the writes of some devices; its table has the columns of :data:`LATE`.
+        count : callable
+            Function of some late writes of any devices, ordered by time. Its counts are added; they have the
+            columns of :data:`COUNTS`.
+
+        Returns
+        -------
+        results, counts : list and pyarrow.Table
         """
+        ...
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call a function that counts some writes of any devices by read; return the sums of its counts."""
         ...
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
@@ -245,7 +261,7 @@ def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
     from mudkit.pipeline.devices import writes_by_device  # loads Spark
 
     with writes_by_device(first_reads, positions) as rows:
-        yield _WritesSpread(rows)
+        yield _WritesSpread(rows, positions)
 
 
 @dataclass(frozen=True)
@@ -258,10 +274,17 @@ class _WritesHere:
         """Call the function with parts of the devices."""
         return [function(self.writes.take(rows)) for rows in self.writes.parts()]
 
-    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
-        """Call the function with parts of the devices, and add its counts."""
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call the function with parts of the devices, and count all late writes."""
         results = self.map(function)
-        return [result for result, _ in results], added([counts for _, counts in results])
+        rows = pa.concat_tables([LATE.empty_table(), *(late for _, late in results)])
+        return [result for result, _ in results], count(rows.sort_by("t_us"))
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call the function with all writes."""
+        return function(self.writes)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
         """Return the writes of chosen devices."""
@@ -272,19 +295,29 @@ class _WritesHere:
 
 @dataclass(frozen=True)
 class _WritesSpread:
-    """Writes on Spark, with their labels."""
+    """Writes on Spark: a row for each, with its label; and the positions as they came, best by time."""
 
     rows: Any
+    positions: Any
 
     def map(self, function: Callable[[Writes], Result]) -> list[Result]:
         """Call the function in tasks."""
         results: list[Result] = self.rows.map(_OfWrites(function))
         return results
 
-    def add(self, function: Callable[[Writes], tuple[Result, pa.Table]]) -> tuple[list[Result], pa.Table]:
-        """Call the function in tasks, and add its counts there."""
-        results, counts = self.rows.add(_OfWrites(function), added, COUNTS)
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call the function in tasks, and count late writes in tasks of some time each."""
+        results, counts = self.rows.map_rows(_OfWrites(function), LATE, count, COUNTS)
         return results, counts
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call the function in tasks."""
+        from mudkit.pipeline.devices import sum_rows  # loads Spark
+
+        positions = self.positions.select(["device", "ts", "lat", "lon"])
+        return sum_rows(positions, _OfPositions(function), COUNTS)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
         """Collect the writes of chosen devices."""
@@ -293,14 +326,29 @@ class _WritesSpread:
         return writes.take(writes.t_us < past_us)
 
 
-COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("late", pa.int64())])
-"""Late points, or one for a late point, by number of a policy and of a read."""
+LATE: Final = pa.schema(
+    [
+        ("policy", pa.int64()),
+        ("device", pa.string()),
+        ("t_us", pa.int64()),
+        ("lat", pa.float64()),
+        ("lon", pa.float64()),
+        ("sent_us", pa.int64()),
+    ]
+)
+"""Writes that a policy, by number, sends after another device has read them."""
+COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("points", pa.int64())])
+"""Points by number of a policy and of a read."""
 
 
-def added(counts: Sequence[pa.Table]) -> pa.Table:
-    """Add counts by policy and read."""
-    sums = pa.concat_tables([COUNTS.empty_table(), *counts]).group_by(["policy", "read"])
-    return sums.aggregate([("late", "sum")]).rename_columns(["policy", "read", "late"]).cast(COUNTS)
+@dataclass(frozen=True)
+class _OfPositions:
+    """Function of positions: a function of writes."""
+
+    function: Callable[[Writes], Any]
+
+    def __call__(self, positions: pa.Table) -> Any:
+        return self.function(Writes.unread(positions))
 
 
 @dataclass(frozen=True)

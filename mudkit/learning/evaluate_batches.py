@@ -16,6 +16,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.devices import (
     COUNTS,
+    LATE,
     MAX_LEARNT_WRITES,
     DeviceCounts,
     Fleet,
@@ -174,29 +175,49 @@ class _CountPoints:
 
     requests: ReadRequests
 
-    def __call__(self, writes: Writes) -> tuple[None, pa.Table]:
-        return None, _counts_of([self.requests.points_in(writes)])
+    def __call__(self, writes: Writes) -> pa.Table:
+        asking, first = self.requests.asking_for(writes.t_us)
+        return _counts_of(0, asking.points_in(writes), first)
+
+
+@dataclass(frozen=True)
+class _CountLate:
+    """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
+
+    requests: ReadRequests
+    completeness: float | None
+
+    def __call__(self, late: pa.Table) -> pa.Table:
+        counts = [COUNTS.empty_table()]
+        for policy in pc.unique(late["policy"]).to_pylist():
+            rows = late.filter(pc.equal(late["policy"], policy))
+            t_us, lat, lon, sent_us = (rows[name].to_numpy() for name in ("t_us", "lat", "lon", "sent_us"))
+            names = rows["device"].combine_chunks().dictionary_encode()
+            device = np.asarray(names.indices.to_numpy(), dtype=np.int64)
+            writes = Writes(device, t_us, lat, lon, np.full(len(t_us), -1), names.dictionary)
+            asking, first = self.requests.asking_for(t_us)
+            counts.append(_counts_of(policy, late_points(writes, sent_us, asking, self.completeness), first))
+        return pa.concat_tables(counts)
+
+
+def _counts_of(policy: int, by_read: NDArray[np.int64], first: int) -> pa.Table:
+    """Return the counts of a policy by read, from a first one on, as a table without zeros."""
+    reads = np.flatnonzero(by_read)
+    columns = [np.full(len(reads), policy), first + reads, by_read[reads]]
+    return pa.table(columns, names=COUNTS.names).cast(COUNTS)
 
 
 def _counted(writers: Writers, requests: ReadRequests) -> ReadRequests:
     """Count the points of other devices in all answers."""
-    _, counts = writers.add(_CountPoints(requests))
+    counts = writers.count(_CountPoints(requests))
     return replace(requests, others=_by_read(counts, 0, len(requests.table)))
-
-
-def _counts_of(by_read: Sequence[NDArray[np.int64]]) -> pa.Table:
-    """Return counts by read of each policy as a table, without zeros."""
-    reads = [np.flatnonzero(of) for of in by_read]
-    numbers = np.repeat(np.arange(len(reads)), [len(of) for of in reads])
-    late = [of[some] for of, some in zip(by_read, reads, strict=True)]
-    return pa.table([numbers, np.concatenate(reads), np.concatenate(late)], names=COUNTS.names).cast(COUNTS)
 
 
 def _by_read(counts: pa.Table, policy: int, reads: int) -> NDArray[np.int64]:
     """Return the counts of a policy by read."""
     of_policy = counts.filter(pc.equal(counts["policy"], policy))
     by_read = np.zeros(reads, dtype=np.int64)
-    by_read[of_policy["read"].to_numpy()] = of_policy["late"].to_numpy()
+    by_read[of_policy["read"].to_numpy()] = of_policy["points"].to_numpy()
     return by_read
 
 
@@ -216,13 +237,11 @@ class _SendTested:
     """Send the tested writes of some devices by each policy; the others come at once.
 
     Returns ids and numbers of writes of the devices, their sums of messages, points, bytes and energy by
-    policy, and the late points of each policy by read.
+    policy, and the late writes of each policy.
     """
 
     turn: _Turn
     policies: tuple[BatchPolicy, ...]
-    requests: ReadRequests
-    completeness: float | None
     radio: RadioModel
 
     def __call__(
@@ -232,16 +251,25 @@ class _SendTested:
         present = np.unique(tested.device)
         ids = device_ids(tested.names.take(pa.array(present)).to_pylist())
         sums = np.zeros((len(self.policies), len(present), 4))
-        late = []
-        for policy, of_policy in zip(self.policies, sums, strict=True):
+        late = [LATE.empty_table()]
+        for number, (policy, of_policy) in enumerate(zip(self.policies, sums, strict=True)):
             sent_us = batches(tested, policy.due_us(tested)).sent_us
             device, at_us, count = _contents(tested, sent_us)
             taken = self.radio.messages(device, at_us, count)
             spent = np.column_stack([np.ones(len(device)), count, taken.bytes, taken.radio_mj])
             of_policy[:] = sums_by(np.searchsorted(present, device), spent, len(present))
-            late.append(late_points(tested, sent_us, self.requests, self.completeness))
+            late.append(_late_writes(number, tested, sent_us))
         rows = np.bincount(np.searchsorted(present, tested.device), minlength=len(present))
-        return (ids, rows, sums), _counts_of(late)
+        return (ids, rows, sums), pa.concat_tables(late)
+
+
+def _late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.Table:
+    """Return the writes that a policy sends after another device has read them."""
+    rows = np.flatnonzero(sent_us > writes.first_us)
+    late = writes.take(rows)
+    names = writes.names.take(pa.array(late.device))
+    columns = [np.full(len(rows), policy), names, late.t_us, late.lat, late.lon, sent_us[rows]]
+    return pa.table(columns, names=LATE.names).cast(LATE)
 
 
 @dataclass(frozen=True)
@@ -285,7 +313,8 @@ class _WriteStudy:
     def _first_reads(self, bound: BatchBound, turn: _Turn) -> _FirstReads:
         if bound.match is None:
             return _FirstReads(None)
-        late = self.writers.add(_SendTested(turn, (bound.match,), self.requests, None, self.radio))[1]
+        send = _SendTested(turn, (bound.match,), self.radio)
+        _, late = self.writers.late(send, _CountLate(self.requests, None))
         given_up = _by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
@@ -294,9 +323,8 @@ class _WriteStudy:
 
         Sums are added by device in the order of their names.
         """
-        replays, late = self.writers.add(
-            _SendTested(turn, policies, self.requests, self.completeness, self.radio)
-        )
+        count = _CountLate(self.requests, self.completeness)
+        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), count)
         order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
         writes = int(sum(rows.sum() for _, rows, _ in replays))
         sums = np.concatenate([of for _, _, of in replays], axis=1)[:, order]

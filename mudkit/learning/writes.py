@@ -91,7 +91,7 @@ class Writes:
         lat, lon = (np.asarray(positions[name].combine_chunks().to_numpy()) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
-    def take(self, rows: NDArray[np.bool_] | slice) -> Writes:
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Writes:
         """Return the chosen writes; a slice copies nothing."""
         names = "device", "t_us", "lat", "lon", "first_us"
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
@@ -176,6 +176,22 @@ class ReadRequests:
     def but_for(self, rows: NDArray[np.bool_]) -> ReadRequests:
         """Return the other reads."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
+
+    def asking_for(self, t_us: NDArray[np.int64]) -> tuple[ReadRequests, int]:
+        """Return the reads whose answers may have points of these times, and the number of the first."""
+        if not len(t_us):
+            return ReadRequests(self.table.slice(0, 0)), 0
+        at_us, longest_us = self._times
+        first = int(np.searchsorted(at_us, t_us.min()))
+        past = int(np.searchsorted(at_us, t_us.max() + longest_us))
+        others = None if self.others is None else self.others[first:past]
+        return ReadRequests(self.table.slice(first, past - first), others), first
+
+    @cached_property
+    def _times(self) -> tuple[NDArray[np.int64], int]:
+        """Time of each read, and the longest window."""
+        window_us = np.rint(self.table["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+        return epoch_us(self.table["ts"]), int(window_us.max())
 
     @cached_property
     def prepared(self) -> Reads:

@@ -21,8 +21,8 @@ from mudkit.trace.schema import read_ids
 
 _LABEL_ROWS = 1 << 18
 """Labels of reads of whole devices that a function gets at once, but for one device that has more."""
-_WRITE_ROWS = 1 << 20
-"""The same for writes: all reads are looked at for each such part."""
+_WRITE_ROWS = 1 << 19
+"""The same for writes, and for rows of any devices."""
 _OUTCOME = pa.schema([("failed", pa.bool_()), ("result", pa.binary())])
 _OUTCOME_DDL = "failed BOOLEAN, result BINARY"
 _READ = ("read_id", "device", "ts", "lat", "lon", "window_s")
@@ -56,24 +56,32 @@ class DeviceRows:
             outcomes = self.frame.mapInArrow(run, _OUTCOME_DDL).toArrow()
         return [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
 
-    def add(
+    def map_rows(
         self,
         function: Callable[[pa.Table], tuple[Any, pa.Table]],
-        combine: Callable[[list[pa.Table]], pa.Table],
-        schema: pa.Schema,
+        rows: pa.Schema,
+        count: Callable[[pa.Table], pa.Table],
+        counts: pa.Schema,
     ) -> tuple[list[Any], pa.Table]:
-        """Call a function that returns a result and a table; return results, and the sums of all tables.
+        """Call a function that returns a result and rows with times, and another that counts these.
 
         Parameters
         ----------
         function : callable
             Function of the rows of some devices.
-        combine : callable
-            Function that adds the tables of a task, so that fewer rows are sent.
-        schema : pyarrow.Schema
-            Columns of the tables: the last one is added by the others.
+        rows : pyarrow.Schema
+            Columns of its tables, ``t_us`` among them.
+        count : callable
+            Function of some of these rows, in the order of ``t_us``.
+        counts : pyarrow.Schema
+            Columns of its tables: the last one is added by the others.
+
+        Returns
+        -------
+        results, sums : list and pyarrow.Table
+            What the function returned, in any order; the sums.
         """
-        both = pa.schema([*_OUTCOME, *schema])
+        both = pa.schema([*_OUTCOME, *rows])
         task_rows = self.task_rows
 
         def rows_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -82,30 +90,28 @@ class DeviceRows:
             yield from pa.table(columns, schema=both).to_batches(max_chunksize=_SENT_ROWS)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            tables: list[pa.Table] = []
-
-            def call(table: pa.Table) -> Any:
-                result, counts = function(table)
-                tables.append(counts)
-                return result
-
             for table in whole_devices(batches, task_rows):
-                row = outcome_of(partial(call, table))
+                made = [rows.empty_table()]
+
+                def call(table: pa.Table, made: list[pa.Table]) -> Any:
+                    result, made[0] = function(table)
+                    return result
+
+                row = outcome_of(partial(call, table, made))
                 yield from rows_of(pa.Table.from_pylist([row], schema=_OUTCOME))
-            yield from rows_of(combine(tables))
+                yield from rows_of(made[0])
 
         spark = self.frame.sparkSession
         provide(spark)
-        *keys, summed = schema.names
-        rows = self.frame.mapInArrow(run, f"{_OUTCOME_DDL}, {ddl(schema)}").persist(StorageLevel.DISK_ONLY)
+        kept = self.frame.mapInArrow(run, f"{_OUTCOME_DDL}, {ddl(rows)}").persist(StorageLevel.DISK_ONLY)
         try:
             with progress(spark, "devices"):
-                outcomes = rows.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
-                results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
-                sums = rows.where("failed IS NULL").groupBy(*keys).agg(F.sum(summed).alias(summed)).toArrow()
+                outcomes = kept.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
+            results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+            by_time = kept.where("failed IS NULL").select(*rows.names).repartitionByRange("t_us")
+            return results, sum_rows(by_time.sortWithinPartitions("t_us"), count, counts)
         finally:
-            rows.unpersist()
-        return results, sums.cast(schema)
+            kept.unpersist()
 
     def collect(self, devices: pa.Array | None) -> pa.Table:
         """Return the rows of some devices; None: of all."""
@@ -193,7 +199,7 @@ def sum_rows(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema:
     """Return the sums of what a function makes of any rows: the last column, by the others."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in merged_batches(batches, _LABEL_ROWS):
+        for table in merged_batches(batches, _WRITE_ROWS):
             yield from function(table).to_batches(max_chunksize=_SENT_ROWS)
 
     provide(frame.sparkSession)

@@ -30,7 +30,6 @@ from mudkit.learning import (
 from mudkit.learning.devices import (
     MAX_LEARNT_PAIRS,
     Fleet,
-    added,
     count_pairs,
     open_devices,
     pairs_of_rows,
@@ -104,7 +103,7 @@ def whole():
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
-@examples(24)
+@examples(16)
 @given(groups=st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
 def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
     """Compare trees' shares, costs and intervals of tasks with those of one process (issue 66, 9)."""
@@ -194,7 +193,19 @@ QUERIES = build_reads(
     box_km=8.0,
 )
 FIRSTS = label_by_definition(POSITIONS, QUERIES)
-BATCHES = [Batch(10), Batch(30), BatchTree(match=Batch(10)), BatchBound(), BatchBound(Batch(30))]
+BATCHES = [Batch(10), Batch(30), BatchTree(), BatchBound(), BatchBound(Batch(30))]
+
+
+def add_counts(pieces):
+    """Add counts by policy and read, as Spark does."""
+    sums = pa.concat_tables(pieces).group_by(["policy", "read"]).aggregate([("points", "sum")])
+    return sums.rename_columns(devices.COUNTS.names).cast(devices.COUNTS)
+
+
+def sum_pieces(positions, function, schema):
+    """Call a function with some positions at a time, and add its counts."""
+    by_time = positions.sort_by("ts")
+    return add_counts([function(by_time.slice(first, 17)) for first in range(0, len(by_time), 17)])
 
 
 class WriteGroups:
@@ -214,9 +225,11 @@ class WriteGroups:
             function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
         ]
 
-    def add(self, function, combine, schema):
+    def map_rows(self, function, rows, count, counts):
         results = self.map(function)
-        return [result for result, _ in results], combine([counts for _, counts in results]).cast(schema)
+        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)]).sort_by("t_us")
+        pieces = [count(late.slice(first, 5)).cast(counts) for first in range(0, len(late), 5)]
+        return [result for result, _ in results], add_counts([counts.empty_table(), *pieces])
 
     def collect(self, names):
         is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
@@ -235,26 +248,20 @@ def whole_writes():
 
 
 @pytest.mark.parametrize(("folds", "least"), [("device", None), ("time", None), ("device", 0.8)])
-@examples(24)
+@examples(16)
 @given(groups=st.lists(st.integers(0, 3), min_size=len(CARS), max_size=len(CARS)))
 def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least, groups):
     @contextmanager
     def open_groups(first_reads, positions):
-        yield devices._WritesSpread(WriteGroups(groups))
+        yield devices._WritesSpread(WriteGroups(groups), POSITIONS)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate_batches, "open_writers", open_groups)
+        patch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
         options = {"folds": folds, "completeness": least}
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
     assert 0 < grouped["missed_share"][1] < 1
-
-
-def test_counts_are_added_by_policy_and_read():
-    one = pa.table({"policy": [0, 0, 1], "read": [3, 4, 3], "late": [1, 2, 5]})
-    sums = added([one.cast(devices.COUNTS)] * 2).sort_by([("policy", "ascending"), ("read", "ascending")])
-    assert sums.to_pydict() == {"policy": [0, 0, 1], "read": [3, 4, 3], "late": [2, 4, 10]}
-    assert added([]).schema == devices.COUNTS
 
 
 def test_writes_without_labels_are_refused():
