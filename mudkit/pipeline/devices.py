@@ -91,15 +91,15 @@ class DeviceRows:
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for table in whole_devices(batches, task_rows):
-                made = [rows.empty_table()]
+                tables = [rows.empty_table()]
 
-                def call(table: pa.Table, made: list[pa.Table]) -> Any:
-                    result, made[0] = function(table)
+                def call(table: pa.Table, tables: list[pa.Table]) -> Any:
+                    result, tables[0] = function(table)
                     return result
 
-                row = outcome_of(partial(call, table, made))
+                row = outcome_of(partial(call, table, tables))
                 yield from rows_of(pa.Table.from_pylist([row], schema=_OUTCOME))
-                yield from rows_of(made[0])
+                yield from rows_of(tables[0])
 
         spark = self.frame.sparkSession
         provide(spark)

@@ -241,7 +241,13 @@ def whole_writes():
     """Return the evaluation of all writes at once, by folds and completeness."""
     return {
         (folds, least): evaluate_writes(
-            FIRSTS, POSITIONS, QUERIES, BATCHES[: 3 if least else 5], folds=folds, completeness=least
+            FIRSTS,
+            POSITIONS,
+            QUERIES,
+            BATCHES[: 3 if least else 5],
+            folds=folds,
+            completeness=least,
+            repeats=1,
         )
         for folds, least in (("device", None), ("time", None), ("device", 0.8))
     }
@@ -258,7 +264,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate_batches, "open_writers", open_groups)
         patch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
-        options = {"folds": folds, "completeness": least}
+        options = {"folds": folds, "completeness": least, "repeats": 1}
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
     assert 0 < grouped["missed_share"][1] < 1
