@@ -217,14 +217,20 @@ _labels: dict[str, Label] = {
     "staleness_s": Label("time until read", "s, median"),
     "wakeups": Label("wake-ups"),
     "completeness": Label("complete", "%", 100.0),
+    "stale_share": Label("stale", "% of reads", 100.0),
+    "sent_share": Label("sent", "% of reads", 100.0),
+    "missed_share": Label("missed", "% of records", 100.0),
+    "wasted_share": Label("wasted", "% of messages", 100.0),
+    "server_kb": Label("sent by servers", "kB"),
+    "battery_h": Label("battery", "h"),
 }
-"""Labels that do not follow from the name of their column: those of traces, and those that modules add."""
+"""Labels that do not follow from the name of their column: of what several modules make, and added ones."""
 
 
 def add_labels(labels: Mapping[str, Label]) -> None:
-    """Add labels of columns that do not follow from their names; the module that makes a column calls this.
+    """Add labels of columns that do not follow from their names; the only module that makes one calls this.
 
-    A column has one label, whichever modules use it.
+    Labels of columns that several modules make are in this module.
     """
     for column, added in labels.items():
         if _labels.setdefault(column, added) != added:

@@ -10,6 +10,9 @@ Rejected writes that were seen violate definition 3 of Mobius's appendix A, yet 
 uncommitted read returns the client's own pending write (4.2), which may be rejected later. Only this client
 has seen it, only until the rejection, and until then its reads did not fall back behind it. A model that
 retracts removes the write and the reads of it, and checks the rest (:func:`set_aside`).
+
+A device that is restored from a backup reads again what is pending there, until that is rejected again. In a
+history it is another client after the restore, which makes these writes again at the time of the restore.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ add_labels(
         "useful_share": Label("useful, share of what was wanted", "%", 100.0),
         "unopened": Label("never opened"),
         "latency_p95_s": Label("time to arrive", "s, 95th percentile"),
-        "battery_h": Label("battery", "h"),
         "server_events": Label("events on servers"),
-        "server_kb": Label("sent by servers", "kB"),
         "kb_per_useful": Label("for each useful delivery", "kB"),
         "j_per_useful": Label("for each useful delivery", "J"),
     }

@@ -19,7 +19,6 @@ from mudkit.words import Label, add_labels
 
 add_labels(
     {
-        "missed_share": Label("missed", "% of records", 100.0),
         "kept_share": Label("reads kept", "%", 100.0),
         "cost_per_write": Label("cost of a write", "messages"),
     }

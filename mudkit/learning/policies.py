@@ -31,10 +31,7 @@ from mudkit.units import solar_time
 
 words.add_labels(
     {
-        "sent_share": words.Label("sent", "% of reads", 100.0),
         "fresh_share": words.Label("fresh", "% of reads", 100.0),
-        "stale_share": words.Label("stale", "% of reads", 100.0),
-        "missed_share": words.Label("missed", "% of records", 100.0),
         "stale_cost": words.Label("cost of a stale answer", "queries"),
     }
 )

@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
-words.add_labels(
-    {
-        "wasted_share": words.Label("wasted", "% of messages", 100.0),
-    }
-)
-
 LABELS: Final = {
     "limit": "prefetch limit",
     "waste": "wasted, % of forwarded",

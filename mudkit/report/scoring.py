@@ -36,12 +36,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.scenario import OwnScenario
 
-words.add_labels(
-    {
-        "wasted_share": words.Label("wasted", "% of messages", 100.0),
-    }
-)
-
 _MAX_LISTED: Final = 3
 """Tasks of which a figure of the first screen is listed one by one."""
 _MUCH: Final = 0.05

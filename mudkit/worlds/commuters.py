@@ -31,18 +31,11 @@ from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, NearAndRecent, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.policies.policies import Later
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
-from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mudkit.events import Operation
-
-add_labels(
-    {
-        "missed_share": Label("missed", "% of records", 100.0),
-    }
-)
 
 APP: Final = "traffic"
 """The application, and its table."""

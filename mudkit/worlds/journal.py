@@ -15,12 +15,9 @@ from mudkit.checks import Range, check_arguments
 from mudkit.lab import Lab
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
-from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
-
-add_labels({"stale_share": Label("stale", "% of reads", 100.0)})
 
 DEVICES: Final = ("ann", "bob", "cyd")
 _TABLE, _KEY = "journal", "monday"

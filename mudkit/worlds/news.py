@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 add_labels(
     {
-        "sent_share": Label("sent", "% of reads", 100.0),
-        "stale_share": Label("stale", "% of reads", 100.0),
         "j_per_look": Label("radio energy", "J per look"),
         "article_minutes": Label("time from one article to the next", "min"),
     }

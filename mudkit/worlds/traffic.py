@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 add_labels(
     {
-        "server_kb": Label("sent by servers", "kB"),
         "phones_kb": Label("sent by phones", "kB"),
         "near_delay_s": Label("delay near by", "s"),
         "far_delay_s": Label("delay far away", "s"),

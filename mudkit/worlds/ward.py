@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 add_labels(
     {
         "off_share": Label("on an empty battery", "% of alarms", 100.0),
-        "missed_share": Label("missed", "% of records", 100.0),
-        "battery_h": Label("battery", "h"),
     }
 )
 

@@ -13,7 +13,7 @@ from consistency_oracle import find_view_error, satisfies
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_histories import draw_history, draw_seeded_history, simulate_history
+from random_histories import draw_history, draw_restored_history, draw_seeded_history, simulate_history
 
 from mudkit.consistency import MODELS, Content, History, Status, check, implied_models
 from mudkit.consistency.deciding import judge, record_of, without
@@ -39,6 +39,15 @@ def status(history, model):
 def test_checker_agrees_with_oracle(scaled):
     for seed in range(scaled(2500, 250)):
         assert not list_differences(draw_seeded_history(seed)), seed
+
+
+def test_checker_agrees_with_oracle_on_restored_clients(scaled):
+    verdicts = set()
+    for seed in range(scaled(2000, 250)):
+        history = draw_restored_history(seed)
+        assert not list_differences(history), seed
+        verdicts.add(status(history, "fork-sequential-retracted"))
+    assert verdicts == {Status.OK, Status.ILLEGAL}
 
 
 @examples(200)

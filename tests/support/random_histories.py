@@ -84,6 +84,39 @@ def draw_seeded_history(seed: int, max_operations: int = 6) -> History:
     return draw_history(random.Random(seed).choice, max_operations)
 
 
+def draw_restored_history(seed: int) -> History:
+    """Draw a history in which a client is restored, and makes a refused write of its backup again.
+
+    As another client it waits for a second refusal; any client may read the write at any time.
+    """
+    rng = random.Random(seed)
+    value = "again" if rng.random() < 0.5 else "refused"
+    refused = rng.choice((Outcome.CONFLICT, Outcome.FAILED))
+    begin = rng.choice((2, 4, 6))
+    drafts = [("a", Kind.WRITE, 0, 4, "refused", refused), ("b", Kind.WRITE, 2, 3, "other", Outcome.OK)]
+    if rng.random() < 0.8:
+        drafts.append(("r", Kind.WRITE, begin, begin + 4, value, rng.choice((refused, Outcome.PENDING))))
+    for _ in range(rng.randint(1, 6 - len(drafts))):
+        at = rng.randrange(12)
+        drafts.append(
+            (
+                rng.choice("abrr"),
+                Kind.READ,
+                at,
+                at,
+                rng.choice((value, value, "refused", "other")),
+                Outcome.OK,
+            )
+        )
+    return History(
+        Operation(
+            client, number, "x", kind, begin_us, None if outcome is Outcome.PENDING else end_us,
+            Content(written), None, outcome, Content() if kind is Kind.WRITE else None,
+        )
+        for number, (client, kind, begin_us, end_us, written, outcome) in enumerate(drafts)
+    )  # fmt: skip
+
+
 def simulate_history(
     seed: int,
     *,

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -31,6 +31,16 @@ from mudkit.sources.city import CommuterTown
 from mudkit.sources.phones import PhoneUse
 
 NAN = float("nan")
+
+
+class Indexed(Protocol):
+    """Protocol with two methods, of which a set has one."""
+
+    def index(self, value: Any) -> int: ...
+
+    def copy(self) -> Any: ...
+
+
 HINTS = [
     (int, [0, -1, np.int64(3)], [None, True, 1.0, NAN, "1"]),
     (float, [0, 1.5, np.float32(2)], [None, True, NAN, "1.5", 1j]),
@@ -47,6 +57,7 @@ HINTS = [
     (tuple[int, ...], [(), (1, 2)], [(1.5,), 3]),
     (Mapping[str, Any], [{}, {"a": None}], [None, [], {1: 2}, "a"]),
     (Mapping[str, int], [{"a": 1}], [{"a": "1"}]),
+    (Indexed, [[1]], [None, {1}, "a", (1,)]),
     (Any, [None, 3, NAN], []),
 ]
 
@@ -303,6 +314,7 @@ def test_described_class_is_named_in_these_words():
     [
         ("é", True), ("\ud800", False), ((1 << 63) - 1, True), (1 << 63, False), (0.5, True), (float("nan"), False),
         (None, True), (b"a", False), ({"a": [1]}, True), ({1: 1}, False), ((1,), False), ([[[1]]], False),
+        ([1, b"a"], False), ({"a": 1, "b": b"a"}, False),
     ],
 )  # fmt: skip
 def test_is_storable(value, expected):

@@ -312,6 +312,77 @@ def test_lines_do_not_cross_boxes() -> None:
         assert all(x2 <= left or right <= x1 for left, right in boxes)
 
 
+CHARACTER_WIDTH = 0.55 * 13
+"""Width of a character of 13 px in the fonts of systems, about, in px."""
+
+
+def list_attributes(picture: str, tag: str) -> list[dict[str, str]]:
+    """Return the attributes of the elements of a kind; of a text also its words."""
+    elements = re.findall(rf"<{tag} ([^>]*)>([^<]*)", picture)
+    return [{**dict(re.findall(r"([\w-]+)='([^']*)'", of)), "words": words} for of, words in elements]
+
+
+def assert_holds(picture: str) -> None:
+    """Check that all boxes, lines and words of a picture are within it."""
+    (svg,) = list_attributes(picture, "svg")
+    width, height = float(svg["width"]), float(svg["height"])
+    for box in list_attributes(picture, "rect"):
+        assert 0 <= float(box["x"]) < float(box["x"]) + float(box["width"]) <= width
+        assert 0 <= float(box["y"]) < float(box["y"]) + float(box["height"]) <= height
+    for line in list_attributes(picture, "line"):
+        assert 0 <= float(line["x1"]) < float(line["x2"]) <= width
+    for text in list_attributes(picture, "text"):
+        before = {"start": 0.0, "middle": 0.5}[text["text-anchor"]]
+        left = float(text["x"]) - before * CHARACTER_WIDTH * len(text["words"])
+        assert 0 <= left < left + CHARACTER_WIDTH * len(text["words"]) <= width
+        assert 0 <= float(text["y"]) <= height
+
+
+def test_lanes_hold_what_they_show_and_boxes_their_words() -> None:
+    events = [Event("ann", "w1", 0, 1), Event("bob", "r = 5 of ann", 2, 2), Event("a long name", "r2", 3, 5)]
+    picture = decode_svg(lanes(events, [(0, 1)], "three"))
+    assert_holds(picture)
+    boxes = list_attributes(picture, "rect")
+    for box, event in zip(boxes, events, strict=True):
+        assert float(box["width"]) > CHARACTER_WIDTH * len(event.text)
+    lefts = [float(box["x"]) for box in boxes]
+    step = (lefts[1] - lefts[0]) / 2  # two columns
+    assert step > 0
+    assert lefts[2] - lefts[1] == step
+
+
+def test_arrows_bend_in_the_middle_and_have_symmetric_heads() -> None:
+    """Draw one along a lane, and one to another lane."""
+    events = [Event("ann", "w1", 0, 0), Event("ann", "r1", 3, 3), Event("bob", "r1", 5, 5)]
+    for then in (1, 2):
+        picture = decode_svg(lanes(events, [(0, then)], "arrow"))
+        (path,) = (attributes["d"] for attributes in list_attributes(picture, "path"))
+        points = [complex(*map(float, point)) for point in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path)]
+        begin, *bend, end, one, again, other, last = points
+        assert end == again == last
+        assert [point.real for point in bend] == [(begin.real + end.real) / 2] * (then == 1)
+        back = (bend[0] if bend else begin) - end  # a curve ends in the direction of its middle
+        sides = [(side - end) / back for side in (one, other)]
+        assert abs(sides[0] - sides[1].conjugate()) < 0.01
+        assert 0 < abs(sides[0]) < 0.5
+
+
+def test_answers_of_a_tree_are_below_their_question_and_notes_beside_it() -> None:
+    leaf = Branch("ask", "40 % of the reads")
+    root = Branch("age up to 5 min?", "", Branch("near?", "a note", leaf, leaf), leaf)
+    picture = decode_svg(tree(root, "tree"))
+    assert_holds(picture)
+    texts = {text["words"]: text for text in list_attributes(picture, "text")}
+    near, note = texts["near?"], texts["a note"]
+    assert note["y"] == near["y"]
+    assert float(note["x"]) > float(near["x"]) + CHARACTER_WIDTH * len("near?")
+    questions = {float(texts[question]["x"]) for question in ("age up to 5 min?", "near?")}
+    begins = {float(path["d"][1:].split(" ")[0]) for path in list_attributes(picture, "path")}
+    assert len(begins) == len(questions) == 2
+    for question, begin in zip(sorted(questions), sorted(begins), strict=True):
+        assert question < begin < question + CHARACTER_WIDTH * len("near?")
+
+
 @pytest.mark.parametrize(
     "values", [[math.nan] * 3, [math.inf, -math.inf, 1.5], [0.0, -0.0, 1e-12], [1e300, 2, 3]]
 )

@@ -32,6 +32,18 @@ def test_failure_warning_survives_pickling():
     assert ([type(error) for error in unpickled.errors], unpickled.count) == ([KeyError, ValueError], 1_200)
 
 
+@pytest.mark.parametrize("at", [(0, 2), (20, 60), (40, 60), (100, 120), (198, 199)])
+def test_carets_are_below_the_place_of_a_long_text(at):
+    """Use a text in which each character differs from its neighbours, so that a place is found again."""
+    text = "".join(chr(ord("a") + number % 26) for number in range(200))
+    error = errors.PredicateError("It is wrong.", text=text, at=at)
+    _, shown, below = str(error).splitlines()
+    begin, end = below.index("^"), below.rindex("^") + 1
+    assert shown[begin:end] == text[at[0] : at[1] + 1]
+    assert set(below[begin:end]) == {"^"}
+    assert len(shown) <= 12 + 70 + len("……")
+
+
 def test_message_lists_place_value_expectation_and_remedy():
     text = str(errors.ParameterError("Bad.", found="7", expected="a name", remedy="say one", where="key"))
     assert text.splitlines() == [

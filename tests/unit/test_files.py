@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterError
-from mudkit.files import existing, free_name, sha256, staged_file, staged_folder, sweep_killed
+from mudkit.files import (
+    existing,
+    free_name,
+    refuse_existing,
+    sha256,
+    staged_file,
+    staged_folder,
+    sweep_killed,
+)
 
 
 def test_folder_exists_after_the_body_succeeds(tmp_path):
@@ -37,6 +45,25 @@ def test_overwriting_keeps_the_old_folder_until_completion(tmp_path):
         (folder / "new").touch()
     assert [p.name for p in out.iterdir()] == ["new"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_place_that_holds_something_is_refused_before_the_work(tmp_path):
+    """What mudkit did not make is named; an output of the same kind may be replaced."""
+    out = tmp_path / "out"
+    refuse_existing(out, "old")
+    out.mkdir()
+    (out / "old").touch()
+    refuse_existing(out, "old")
+    with pytest.raises(OutputExists) as caught:
+        refuse_existing(out, None)
+    assert caught.value.found == "a folder"
+    (out / "mine").touch()
+    with pytest.raises(OutputExists) as caught:
+        refuse_existing(out, "old")
+    assert caught.value.found == "what mudkit did not make: mine"
+    with pytest.raises(OutputExists) as caught:
+        refuse_existing(out / "old", "old")
+    assert caught.value.found == "a file"
 
 
 @pytest.mark.process

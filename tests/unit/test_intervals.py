@@ -154,6 +154,29 @@ def test_share_ahead_is_exceeded_with_its_risk(share):
         assert intervals.risk_ahead(is_part, device, limit=limit[0]) == pytest.approx(risk)
 
 
+def test_share_ahead_has_half_a_case_more_of_each_kind():
+    """An even risk leaves the share itself, with half a case more that is part, and half a case that is not."""
+    limit = intervals.shares_ahead(
+        np.array([[3.0], [0.0], [1.0]]), np.array([4.0, 5.0, 2.0]), np.arange(3), cases=11, risk=0.5
+    )
+    assert limit[0] == pytest.approx(4.5 / 12)
+
+
+def test_variance_of_two_clusterings_counts_once_what_both_count():
+    """See Cameron, Gelbach and Miller, Robust inference with multiway clustering, 2011: V1 + V2 - V12."""
+    random = np.random.default_rng(3)
+    device, day = random.integers(0, 10, 300), random.integers(0, 8, 300)
+    values = random.normal(size=10)[device] + random.normal(size=8)[day] + 0.1 * random.normal(size=300)
+
+    def variance(*clusters):
+        return float(intervals.clustered_se(values[:, None], np.ones(300), *clusters)[0][0]) ** 2
+
+    pair = np.unique([f"{one} {other}" for one, other in zip(device, day, strict=True)], return_inverse=True)[
+        1
+    ]
+    assert variance(device, day) == pytest.approx(variance(device) + variance(day) - variance(pair))
+
+
 def test_intervals_of_medians_and_totals_cover_them():
     """Add a part that all values of a device share: intervals over values alone would not cover the median."""
     random, medians, totals = np.random.default_rng(8), 0, 0

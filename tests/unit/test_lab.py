@@ -19,6 +19,7 @@ from lab_systems import install_answering, links
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, ParameterError
 from mudkit.fleet.recorder import TABLES
+from mudkit.scenario import Scenario, build_lab
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.replay import Replay
 from mudkit.systems.store_and_forward import Client, Relay
@@ -399,3 +400,13 @@ def test_tables_of_an_empty_lab_are_empty():
     assert lab.history().empty
     assert lab.deliveries().empty
     assert isinstance(lab.bill(), pd.DataFrame)
+
+
+def test_lab_of_a_scenario_has_its_phones_and_faults():
+    """See :class:`mudkit.scenario.Scenario` and :meth:`mudkit.fleet.Faults.messages`."""
+    shares = {"loss_share": 0.1, "repeat_share": 0.2, "delay_share": 0.3}
+    scenario = Scenario(devices=3, start="2024-05-01", delay_s=20.0, **shares)
+    lab = build_lab(scenario, 5, record_messages=True, record_exposure=False)
+    assert list(lab.devices) == ["phone-00000", "phone-00001", "phone-00002"]
+    assert f"{lab.now:%Y-%m-%d}" == "2024-05-01"
+    assert lab.faults.of_messages == shares

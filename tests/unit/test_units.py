@@ -74,6 +74,13 @@ def test_middle_lies_among_the_places(lons, lon):
     assert middle([1.0] * len(lons), lons) == (1.0, lon)
 
 
+@pytest.mark.parametrize("lat", [89.0, -89.0])
+def test_box_that_just_reaches_a_pole_spans_all_longitudes(lat):
+    box = box_bounds(lat, 17.0, 2 * KM_PER_DEGREE)
+    assert {abs(float(box.south)), abs(float(box.north))} == {88.0, 90.0}
+    assert (float(box.west), float(box.east)) == (-180.0, 180.0)
+
+
 @pytest.mark.parametrize("lat", [89.99, -89.99, 90.0, -90.0])
 def test_box_at_a_pole_spans_all_longitudes(lat):
     box = box_bounds(lat, 17.0, 20)

@@ -1,11 +1,17 @@
 """Numbers in words: digits, units, and bounds."""
 
+import ast
 import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mudkit
 from mudkit import words
 
 MINUS = "−"
@@ -152,6 +158,27 @@ def test_counts_and_lists() -> None:
 def test_labels(column: str, label: tuple[str, str, float]) -> None:
     result = words.label(column)
     assert (result.words, result.unit, result.scale) == label
+
+
+def test_label_of_a_column_is_stated_once() -> None:
+    """A label that only one of several modules brings would depend on what was imported."""
+    stated = [
+        column.value
+        for file in Path(mudkit.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).removeprefix("words.") == "add_labels"
+        for labels in call.args
+        if isinstance(labels, ast.Dict)
+        for column in labels.keys
+        if isinstance(column, ast.Constant)
+    ]
+    assert len(stated) > 20
+    assert [column for column, times in Counter(stated).items() if times > 1] == []
+    code = "from mudkit import words; print(*words._labels)"
+    known = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert {*stated}.isdisjoint(known.stdout.split())
 
 
 def test_column_has_one_label() -> None:

@@ -266,7 +266,7 @@ BUGS: Final = (
         "a reader is notified of a record that its latest data hides",
         ((Processor, "_replace_reader_data", _accept_any_data),),
         in_histories=False,
-        seed=269,
+        seed=222,
     ),
     Bug(
         "a timer that traffic postpones",

@@ -6,15 +6,18 @@ all transitions, including those that another kind causes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from mudkit.delivery.outbox import ItemId
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
-from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests
+from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
@@ -30,6 +33,18 @@ BURST_S: Final = 180.0
 """Time, in seconds, within which what a burst of losses has lost arrives: the promised three minutes.
 
 An answer that was late before the burst moves the first deadline."""
+
+
+@dataclass
+class Loss:
+    """Wipe or restore of a device, and the writes that are pending in the backup, by their names, in order.
+
+    ``start_number`` is that of its client's machine before.
+    """
+
+    at_us: int
+    start_number: int
+    pending: dict[ItemId, dict[str, Any]]
 
 
 class Campaign:
@@ -64,8 +79,8 @@ class Campaign:
         """Version that each conditional write must replace, by value."""
         self.bases: dict[str, str | None] = {}
         """Value that each write was based on (None: no record), by its own value."""
-        self.wipes: dict[str, list[int]] = {}
-        """Session of its machine at each wipe or restore of a device."""
+        self.losses: dict[str, list[Loss]] = {}
+        """Wipes and restores of each device, in order."""
         self.rolled_back_us: dict[str, int] = {}
         """Time at which each host was last wiped or restored."""
         self.bursts: list[Burst] = []
@@ -180,6 +195,7 @@ class Campaign:
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
             if incident == "killed" and host.name in self.clients:
+                self._drop_rolled_back_answers(host)
                 for process in host.processes:
                     for _, write in process.store.items("write "):
                         if write["type"] == "blind" and write["data"] is not None and write["name"] == MAIN:
@@ -196,10 +212,23 @@ class Campaign:
         if host.name not in self.clients:
             return
         process, *_ = host.processes
-        self.wipes.setdefault(host.name, []).append(process.start_number)
+        loss = Loss(self.lab.world.now_us, process.start_number, _pending_writes(process.store))
+        self.losses.setdefault(host.name, []).append(loss)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
         self.work.record_loss(host.name, is_wiped=is_wiped)
+
+    def _drop_rolled_back_answers(self, host: Any) -> None:
+        """Drop the answers to writes that a device was handling when it was killed, and has not committed."""
+        process, *_ = host.processes
+        answers = self._hosts[host.name].write_answers
+        for write in _pending_writes(process.store).keys() & answers.keys():
+            kept = [answer for answer in answers[write] if answer.at_us != self.lab.world.now_us]
+            answers[write] = kept
+
+    def write_answers(self, name: str) -> Mapping[ItemId, Sequence[WriteAnswer]]:
+        """Return the answers to each write that a device has handled."""
+        return self._hosts[name].write_answers
 
     def has_expired(self, name: str, at_us: int) -> bool:
         """Check whether the token of a client expired by a time and was not renewed before."""
@@ -387,3 +416,15 @@ class Campaign:
         hosts = [host for host in world.hosts.values() if host.name == name or host.link is None]
         is_up = all(host.is_online and process.machine for host in hosts for process in host.processes)
         return is_up and not self.faults.is_armed and not self.has_expired(name, world.now_us)
+
+
+def _pending_writes(store: Any) -> dict[ItemId, dict[str, Any]]:
+    """Return the pending writes in the store of a client, by their names on the network."""
+    bases = [
+        (base_seq, incarnation) for incarnation, base_seq in (store.get("starts of write") or {}).items()
+    ]
+    pending = {}
+    for _, write in store.items("write "):
+        base_seq, incarnation = max(base for base in bases if base[0] < write["number"])
+        pending[ItemId(incarnation, write["number"] - base_seq)] = write
+    return pending

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mudkit.consistency import History, Status, Verdict, check
+from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.observers import WriteAnswer
 from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
 
 PROMISED: Final = {
@@ -24,6 +27,24 @@ that its own client has read; see :mod:`mudkit.consistency.record`."""
 
 MAX_EVENTS: Final = 200_000
 """Ten times the events of a long run; a run with more does not come to rest."""
+
+
+@dataclass(frozen=True)
+class RepeatedWrite:
+    """Write that a restored device has pending again, because its backup had; no delete.
+
+    ``client`` is the identity of the device after the restore. ``answer`` is the first answer since then;
+    None: there was none before the next wipe or restore.
+    """
+
+    client: str
+    table: str
+    key: str
+    type: str
+    value: str
+    value_hash: str
+    restored_us: int
+    answer: WriteAnswer | None
 
 
 class Judgement:
@@ -47,6 +68,7 @@ class Judgement:
         """Number of the table in which each value was committed."""
         self._predicates: dict[str, Any] = {}
         """Writer predicate of each committed value."""
+        self._repeated_writes = list(self._list_repeated_writes())
         self._created: list[int] = []
         """Numbers of the successive tables :data:`SIDE`, in order."""
         self._record_rows([log[lsn] for lsn in sorted(log) if lsn <= last])
@@ -95,30 +117,114 @@ class Judgement:
     def _judged_history(self, rows: list[dict[str, Any]]) -> History:
         """Return the history of table :data:`MAIN`.
 
-        A write that was refused after its caller had died is left out, with its own client's reads of it: it
+        A write that was refused after its caller had died is left out, with its own device's reads of it: it
         has no answer, so that the checker cannot know that it had no effect.
+
+        A restored device is another client, which has made the writes again that were pending in its backup
+        and were refused since then. Until then its uncommitted reads show them (Mobius 4.2: a pending version
+        is fresh). They have values of their own, so that only this client's reads are reads of them. A delete
+        needs none: the reads of such a client begin with no record, too.
         """
+        campaign = self.campaign
         committed = {row["data"]["v"] for row in rows if row["data"] is not None}
         unanswered = {
-            (write.client, write.operation.op_id)
-            for write in self.campaign.work.writes
+            (self._identity(write.client, write.operation.start_number), write.operation.op_id)
+            for write in campaign.work.writes
             if write.operation.status == "open"
             and write.value
             and write.value not in committed
             and not self._is_pending(write)
         }
-        history = self.campaign.lab.history()
+        history = campaign.lab.history()
         history = history[history["table"] == MAIN]
-        names = zip(history["client"], history["op_id"], strict=True)
-        hashes = set(history["value_hash"][[name in unanswered for name in names]].dropna())
-        lives = zip(history["client"], history["session"], strict=True)
-        history = history.assign(client=[self._identity(name, session) for name, session in lives])
-        return History.from_table(history[~(history["value_hash"].isin(hashes) & history["version"].isna())])
+        lives = list(zip(history["client"], history["session"], strict=True))
+        clients = [self._identity(name, session) for name, session in lives]
+        devices = dict(zip(clients, history["client"], strict=True))
+        repeated = [
+            write
+            for write in self._repeated_writes
+            if write.table == MAIN
+            and (write.answer.is_refusal if write.answer else write.value not in committed)
+        ]
+        operations = [self._build_operation(number, write) for number, write in enumerate(repeated, start=1)]
+        hashes = {(write.client, write.value_hash) for write in repeated}
+        for operation in History.from_table(history.assign(client=clients)):
+            content = operation.content
+            if (operation.client, content.value) in hashes and content.version is None:
+                operation = replace(operation, content=Content(f"{content.value} again"))
+            operations.append(operation)
+        left_out = {
+            (devices[operation.client], operation.content.value)
+            for operation in operations
+            if (operation.client, operation.op_id) in unanswered
+        }
+        return History(
+            operation
+            for operation in operations
+            if operation.content.version is not None
+            or (devices.get(operation.client), operation.content.value) not in left_out
+        )
+
+    def _build_operation(self, number: int, write: RepeatedWrite) -> Operation:
+        """Return the operation of a write that a restored device has made again, and that was refused."""
+        lab = self.campaign.lab
+        end_us = lab.world.now_us if write.answer is None else write.answer.at_us
+        return Operation(
+            client=write.client,
+            op_id=-number,  # unlike all numbers of calls
+            kind=Kind.WRITE,
+            key=write.key,
+            invoked_us=lab.start_us + write.restored_us,
+            answered_us=lab.start_us + end_us,
+            content=Content(f"{write.value_hash} again"),
+            type=write.type,
+            outcome=Outcome.FAILED,
+        )
+
+    def _list_repeated_writes(self) -> Iterator[RepeatedWrite]:
+        """Yield the writes that restored devices had pending again.
+
+        A conditional write that is based on a pending one is refused with it, and gets no answer itself.
+        """
+        for name, losses in self.campaign.losses.items():
+            given = self.campaign.write_answers(name)
+            ends_us = [*(loss.at_us for loss in losses[1:]), self.campaign.lab.world.now_us]
+            for number, (loss, end_us) in enumerate(zip(losses, ends_us, strict=True), start=1):
+                answers: dict[int, WriteAnswer] = {}
+                for write_id, write in loss.pending.items():
+                    since = [one for one in given.get(write_id, ()) if loss.at_us < one.at_us <= end_us]
+                    answer = since[0] if since else None
+                    before = answers.get(write.get("after", 0))
+                    if answer is None and write["type"] == "conditional" and before and before.is_refusal:
+                        answer = before
+                    if answer is not None:
+                        answers[write["number"]] = answer
+                    hashed = value_hash(write["data"])
+                    if hashed is not None:
+                        yield RepeatedWrite(
+                            client=_identity_after(name, number),
+                            table=write["name"],
+                            key=write["key"],
+                            type=write["type"],
+                            value=write["data"]["v"],
+                            value_hash=hashed,
+                            restored_us=loss.at_us,
+                            answer=answer,
+                        )
+
+    def _is_pending_again(self, client: str, value: str, now_us: int) -> bool:
+        """Check whether a client may wait for the answer to a value's write again, after a restore."""
+        return any(
+            write.client == client
+            and write.value == value
+            and (write.answer is None or now_us <= write.answer.at_us)
+            for write in self._repeated_writes
+        )
 
     def _identity(self, name: str, session: int) -> str:
         """Return the identity of a client; after a wipe it is another client, with guarantees of its own."""
-        wipes = sum(session > wiped for wiped in self.campaign.wipes.get(name, ()))
-        return f"{name} after wipe {wipes}" if wipes else name
+        losses = self.campaign.losses.get(name, ())
+        return _identity_after(name, sum(session > loss.start_number for loss in losses))
 
     def _record_rows(self, entries: list[dict[str, Any]]) -> None:
         """Record the table and the writer predicate of each value."""
@@ -199,8 +305,11 @@ class Judgement:
             values = [str(record["v"]) for record in records] if is_read else [written[id(operation)]]
             for value in values:
                 until_us = answered_us[value] or operation.responded_us
-                if arguments["type"] == "uncommitted" and until_us >= operation.responded_us:
-                    continue  # it may be pending
+                may_be_pending = until_us >= operation.responded_us or self._is_pending_again(
+                    client, value, operation.responded_us
+                )
+                if arguments["type"] == "uncommitted" and may_be_pending:
+                    continue
                 number = self._tables.get(value, newest.get(table, 0))
                 if is_read and number < newest.get(table, 0):
                     self.problems.append(f"{operation} of {client} shows {value!r} of a dropped table")
@@ -433,6 +542,11 @@ def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
         previous[row["lsn"]] = before if before is None or before["ver"] < row["ver"] else None
         last[row["key"]] = row
     return previous
+
+
+def _identity_after(name: str, losses: int) -> str:
+    """Return the identity of a client after some wipes and restores of its device."""
+    return f"{name} after wipe {losses}" if losses else name
 
 
 def _error(operation: Any) -> BaseException | None:

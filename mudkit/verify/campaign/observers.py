@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from mudkit.delivery.outbox import ItemId
+from mudkit.errors import TokenExpired
 from mudkit.events import (
     Call,
     Complete,
@@ -479,6 +481,14 @@ Requests = Counter[tuple[str, str]]
 Registrations = Counter[tuple[str, str]]
 """Number of registrations that a client has sent of each continuous read, by its session and its handle."""
 
+
+class WriteAnswer(NamedTuple):
+    """Answer to a write that a device has handled: its time, and whether the write was refused."""
+
+    at_us: int
+    is_refusal: bool
+
+
 _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
     "ClientMachine": _ClientObserver,
     "Gateway": _GatewayObserver,
@@ -498,6 +508,8 @@ class _ObservedMachine:
         self._store = store
         self._observer = observer
         self._host = host
+        self._writes: dict[str, ItemId] = {}
+        """Write of each request of this life that has no answer."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -508,12 +520,26 @@ class _ObservedMachine:
         observed = list(map(_as_wire, effects))
         for name in self._observer.names(_as_wire(event), observed, is_kept):
             self._host.record(name)
+        if isinstance(event, Received):
+            self._record_answer(now_us, as_wire(event.message))
         for ask in _requests(_sent(observed)):
             what = ask["what"]
             self._host.requests[what["op"], ask["id"]] += 1
+            if what["op"] == "write":
+                self._writes[ask["id"]] = ItemId(what["incarnation"], what["number"])
             if what["op"] == "register":
                 self._host.registrations[what["session"], what["handle"]] += 1
         return effects
+
+    def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
+        """Record the answer to a write; after an expired token the write still waits."""
+        error = message.get("error") or {}
+        if message["kind"] not in ("outcome", "refused") or error.get("kind") == TokenExpired.__name__:
+            return
+        write = self._writes.pop(message["id"], None)
+        if write is not None:
+            answer = WriteAnswer(now_us, "ver" not in message)
+            self._host.write_answers.setdefault(write, []).append(answer)
 
 
 def _as_wire(item: _Item) -> _Item:
@@ -533,6 +559,8 @@ class ObservedHost:
         """Requests of its clients."""
         self.registrations: Registrations = Counter()
         """Registrations of its clients."""
+        self.write_answers: dict[ItemId, list[WriteAnswer]] = {}
+        """Answers to the writes of its clients, in order; a restored device gets another one."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:

@@ -47,6 +47,9 @@ def test_policies_are_points_with_intervals():
     assert abs(first.error_x.array[0] - 10) < 1e-9
     assert not first.error_y.visible
     assert bound.marker.color == GREY != first.marker.color
+    for axis, high in ((figure.layout.xaxis, 60), (figure.layout.yaxis, 10)):
+        assert axis.range[0] == 0
+        assert high < axis.range[1] < 1.2 * high, "there is room for a policy at the edge"
 
 
 def test_growth_draws_a_line_per_group_on_logarithmic_axes():

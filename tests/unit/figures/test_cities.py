@@ -44,3 +44,15 @@ def test_direction_is_right_across_the_date_line(monkeypatch):
     one = Cities(("Edge",), np.array([0.0]), np.array([179.9]), np.array([20_000]))
     monkeypatch.setattr("mudkit.figures.cities.cities", lambda: one)
     assert place_names([0.0, 0.0], [-179.9, 179.7]) == ["22 km east of Edge", "22 km west of Edge"]
+
+
+def test_direction_is_right_far_from_the_equator(monkeypatch):
+    one = Cities(("Edge",), np.array([-60.0]), np.array([20.0]), np.array([20_000]))
+    monkeypatch.setattr("mudkit.figures.cities.cities", lambda: one)
+    named = place_names([-60.2, -59.8, -60.0, -60.14], [20.0, 20.0, 20.4, 20.28])
+    assert named == [
+        "22 km south of Edge",
+        "22 km north of Edge",
+        "22 km east of Edge",
+        "22 km south-east of Edge",
+    ]

@@ -42,6 +42,7 @@ def test_whiskers_stay_in_their_row_and_within_the_axis():
     rows = np.round([trace.y for trace in figure.data])
     assert (rows == [0, 1]).all()
     assert len({trace.y[0] for trace in figure.data}) == 5
+    assert np.mean([trace.y for trace in figure.data], axis=0) == pytest.approx([0, 1]), "around their policy"
     assert figure.layout.xaxis.range[1] > 30
 
 
@@ -185,6 +186,19 @@ def test_fate_that_never_happens_is_not_in_the_legend():
     )
     figure = figures.fates(table, {"useful": "in time", "late": "late", "lost": "lost"}, title="t")
     assert [trace.name for trace in figure.data if trace.showlegend] == ["in time", "lost"]
+
+
+def test_panel_of_a_task_has_the_fates_of_its_items():
+    rows = [("a", "x", 0.6, 0.4), ("a", "y", 0.5, 0.5), ("b", "x", 0.2, 0.8)]
+    table = pd.DataFrame(rows, columns=["task", "system", "useful", "lost"])
+    figure = figures.fates(table, {"useful": "in time", "lost": "lost"}, title="t")
+    bars = {(trace.meta, trace.name): dict(zip(trace.y, trace.x, strict=True)) for trace in figure.data}
+    assert bars == {
+        ("a", "in time"): {"x": 60.0, "y": 50.0},
+        ("a", "lost"): {"x": 40.0, "y": 50.0},
+        ("b", "in time"): {"x": 20.0},
+        ("b", "lost"): {"x": 80.0},
+    }
 
 
 def test_labels_of_systems_keep_off_whiskers_and_near_their_own_marker():

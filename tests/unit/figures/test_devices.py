@@ -73,6 +73,7 @@ def test_link_strip_has_a_row_per_device_with_its_share():
     assert "at most 38 %" in figure.layout.title.subtitle.text
     up, down = (np.ptp(np.array(get_trace(figure, name).y[:4], float)) for name in ("up", "down"))
     assert down > up, "down is higher than up"
+    assert {trace.name for trace in figure.data if trace.showlegend is not False} <= {"up", "down"}
 
 
 def test_higher_throughput_is_darker():
@@ -271,6 +272,14 @@ def test_fleet_figure_has_devices_and_axis_units():
     assert "°" in figure.layout.xaxis.title.text
     assert "°" in figure.layout.yaxis.title.text
     assert FLEET.at(FLEET.busiest_us())[2] == ["a", "b"]
+
+
+def test_fleet_figure_has_enough_places_of_all_to_see_the_streets(monkeypatch):
+    monkeypatch.setattr("mudkit.figures.devices._MAX_STREET_POINTS", 10)
+    fleet = figures.Fleet.from_tables(make_positions(*(("a", t, t / 100) for t in range(45))))
+    shown = fleet.figure(FLEET_T0).data[0].y
+    assert 10 <= len(shown) < 20
+    assert max(np.diff(sorted(shown))) < 0.1, "from all over"
 
 
 def test_format_moment_uses_the_time_zone():

@@ -176,6 +176,22 @@ def test_frame_contains_its_places(places):
     assert window.east >= frame.east or window.east - window.west > 395.0
 
 
+def test_frame_holds_what_is_within_its_four_edges():
+    frame = Frame(10.0, 20.0, 30.0, 50.0, -180.0)
+    lat, lon = np.array([10.0, 30.0, 9.9, 30.1, 20.0, 20.0]), np.array([20.0, 50.0, 35.0, 35.0, 19.9, 50.1])
+    assert frame.holds(lat, lon).tolist() == [True, True, False, False, False, False]
+
+
+def test_core_leaves_out_a_hundredth_on_each_side_and_has_a_margin_of_a_tenth():
+    """See :meth:`Frame.core`; what is beyond the frame stays beyond it."""
+    lat, lon = np.linspace(10.0, 20.0, 2001), np.linspace(30.0, 50.0, 2001)
+    core = Frame(0.0, 0.0, 60.0, 80.0, -180.0).core(lat, lon, np.ones(2001))
+    edges = core.south, core.north, core.west, core.east
+    assert edges == pytest.approx((10.1 - 0.98, 19.9 + 0.98, 30.2 - 1.96, 49.8 + 1.96), abs=0.02)
+    frame = Frame(10.05, 30.1, 19.95, 49.9, -180.0)
+    assert frame.core(lat, lon, np.ones(2001)) == frame
+
+
 def test_frame_of_few_places_includes_outliers():
     frame = Frame.around([(np.array([0.0, 0, 0, 60]), np.array([0.0, 0, 0, 60]))])
     assert (frame.north, frame.east) == (60.0, 60.0)

@@ -80,6 +80,12 @@ def test_page_loads_no_files_and_embeds_leaflet_once(all_maps, kind):
     assert text == render(all_maps[kind])  # rendering twice yields the same page
 
 
+def test_cells_without_a_width_are_where_they_are():
+    cells = make_boxes([47.0, 47.1], [8.0, 8.1], 0.0, speed=[1.0, 2.0])
+    drawn = [row[:4] for row in parse_call(figures.cell_map(cells, "speed"), "cells")["boxes"]]
+    assert np.array(drawn) == pytest.approx(np.array([[47.0, 8.0, 47.0, 8.0], [47.1, 8.1, 47.1, 8.1]]))
+
+
 def test_notebook_shows_a_map_as_a_frame_of_fixed_height(city):
     shown = draw_base_map(city)._repr_html_()
     assert "height:480px" in shown

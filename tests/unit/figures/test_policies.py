@@ -5,6 +5,7 @@ from learning_traces import build_labelled_reads
 
 from mudkit import figures
 from mudkit.figures.policies import _DECISION_MARKS
+from mudkit.figures.style import TEXT_PX
 from mudkit.learning import CostMatrix, FixedRule, tree_nodes
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
@@ -78,6 +79,16 @@ def test_rule_firing_is_updated_and_framed():
         figure, decision_table(POLICY, {}, {}), [], title="Nothing", now=("alarm", "30")
     )
     assert not figure.layout.shapes
+
+
+def test_names_of_many_rules_have_a_line_each():
+    """The names stand beside the cells, as high as these are together."""
+    table = decision_table(POLICY, MESSAGES, STATES)
+    for count in (3, 12, 20):
+        names = [f"rule {number}" for number in range(count)]
+        figure = figures.rule_firing(table, names, title="t", x="x")
+        plot_px = figure.layout.height - figure.layout.margin.t - figure.layout.margin.b
+        assert plot_px >= 1.25 * TEXT_PX * len(figure.data[0].colorbar.ticktext)
 
 
 COLUMNS = ["node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves"]
@@ -267,7 +278,7 @@ def test_any_distance_is_the_last_row_of_rules():
         (1.0, 5.0, 0.3, 0.0, True), (float("inf"), 5.0, 0.5, 0.0, True), best=(float("inf"), 5.0)
     )
     assert list(figure.layout.yaxis.categoryarray) == ["1 km", "any"]
-    assert [shape.y0 for shape in figure.layout.shapes] == [-0.5, 0.5]
+    assert [(shape.y0, shape.y1) for shape in figure.layout.shapes] == [(-0.5, 0.5), (0.5, 1.5)]
 
 
 def draw_sensitivity(*rows):

@@ -120,6 +120,7 @@ PARAMETERS = [
     (lambda: figures.bar_panels(gallery._measures(), {"mJ": "energy"}, title="", y="way"), "mJ"),
     (lambda: figures.signals({}, hz=250, y="mV", title=""), "signal"),
     (lambda: figures.signals({"none": []}, hz=250, y="mV", title=""), "signal"),
+    (lambda: figures.signals({"some": [1.0], "none": []}, hz=250, y="mV", title=""), "signal"),
     (lambda: figures.signals({"a": [1.0]}, hz=0, y="mV", title=""), "hz"),
     (lambda: figures.crossover(gallery._swept(), x="x", y="radio_j", title=""), "lacks"),
     (lambda: draw_waste(WASTE.assign(condition="a").drop(columns="loss_low")), "loss_low"),

@@ -93,6 +93,15 @@ def test_recommendation_does_not_depend_on_the_fixed_rule(by_age):
     assert re.search(r"answers [\d.]+ % stale, more than the 5 % allowed", render_text(other))
 
 
+def test_fixed_rule_with_just_the_risk_of_a_recommendation_is_allowed(by_age, monkeypatch):
+    """See :meth:`ReadStudy.is_rule_allowed`: it keeps the limit as surely as a recommendation has to."""
+    risk = by_age.search.risk(by_age.fixed)
+    monkeypatch.setattr(caching, "MAX_RISK", risk)
+    assert by_age.is_rule_allowed
+    monkeypatch.setattr(caching, "MAX_RISK", risk / 2)
+    assert not by_age.is_rule_allowed
+
+
 @pytest.mark.parametrize(
     ("families", "title", "warning"),
     [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.report.choosing import count_days, count_scored_days, pick_days, vary_prices
-from mudkit.systems.lasthop import Prices
+from mudkit.report.choosing import count_days, count_scored_days, pick_days, search_setting, vary_prices
+from mudkit.sources import Outages
+from mudkit.systems.lasthop import Prices, Scenario
 from mudkit.systems.lasthop.study.logs import drawn_from
+from mudkit.systems.lasthop.study.sizing import LIMITS
 
 HOUR_US = 3_600_000_000
 
@@ -29,3 +31,13 @@ def test_each_price_is_halved_and_doubled():
     )
     assert variants["an hour of delay doubled, 1"].delay_hour == 1.0
     assert variants["as assumed"].lost == 4.0
+
+
+def test_limits_around_the_best_one_are_tried_too():
+    """See :func:`search_setting`: they lie between the neighbours of the best one in the grid, which doubles."""
+    drawn = Scenario(days=20, outages=Outages(0.5)).draw(1)
+    sized, extended = search_setting([drawn], [Prices()], {"max": 8, "threshold": 0.0}, "all")
+    further = sorted({*sized.table["limit"].tolist()} - {*LIMITS})
+    best = max(limit for limit in LIMITS if limit < max(further))
+    assert extended == []
+    assert [round(limit / best, 3) for limit in further] == [0.625, 0.75, 0.875, 1.25, 1.5, 1.75]

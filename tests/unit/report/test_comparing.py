@@ -132,6 +132,14 @@ def test_page_names_what_differs_and_what_the_difference_assumes(tmp_path):
     assert table["measure"].tolist() == [measure.name for measure in BASE]
 
 
+def test_runs_of_files_with_one_name_differ_in_their_content(tmp_path):
+    """The checksum of a file is in the table, but no name of it in the heading."""
+    comparison = compare(tmp_path, BASE, BASE, sha256="c" * 64)
+    saved = pd.read_parquet(comparison.folder / "data" / "compared.parquet")
+    assert saved["what"].tolist() == ["SHA-256 of trace"]
+    assert "The runs differ in the content of their files" in sorted_heading(read_html(comparison.folder))
+
+
 def sorted_heading(html):
     """Return the headings of a page with the names of the one about differences in order."""
     headings = [heading.get_text() for heading in BeautifulSoup(html, "html.parser").find_all("h2")]

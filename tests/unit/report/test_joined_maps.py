@@ -49,6 +49,8 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
     assert len(shown) <= 60
     drawn = len(shown.select(["west"]).to_pandas().drop_duplicates())
     assert 2 <= drawn < 100
+    fullest = sum_cells(counted, 14).nlargest(2, "messages_in")["west"].round(9)
+    assert {*fullest} <= {round(west, 9) for west in shown["west"].to_pylist()}
     cells = sum_cells(counted, 14)
     answer = places_answer(cells, shown)
     assert len(cells) == 100

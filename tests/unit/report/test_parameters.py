@@ -59,6 +59,8 @@ WRONG = [
     ("propagation", TRACE | {"thresholds": "1,many"}, "whole numbers separated by commas"),
     ("propagation", TRACE | {"max_delay_s": 0}, "a whole number from 1 to 86,400"),
     ("propagation", TRACE | {"cells_zoom": 30}, "a whole number from 0 to 22"),
+    ("propagation", TRACE | {"places": {"airport": "37.62,180.5"}}, "latitude and longitude in degrees"),
+    ("propagation", TRACE | {"places": {"airport": "-90.5,0"}}, "latitude and longitude in degrees"),
     ("propagation", TRACE | {"tz": "Mars/Olympus"}, "time zone"),
     ("propagation", TRACE | {"threshold": 3}, "did you mean 'thresholds'"),
     ("cache_policy", TRACE | {"max_stale": -1.0}, "a number from 0 to 1"),

@@ -245,6 +245,13 @@ def test_headings_hold_for_one_device_at_one_place():
     assert dwell_answer(stays).title == "There is one stop"
 
 
+def test_reason_that_most_rows_were_set_aside_for_is_named():
+    trace = source(range(0, 6000, 60), draw_reads(3, 24, 5), window_s=600)
+    aside = pd.DataFrame({"what": ["rejected: no time", "rejected: no place"], "rows": [3, 7]})
+    screen = profile(dataclasses.replace(trace, rows=pd.concat([trace.rows, aside], ignore_index=True)))
+    assert "10 rows of 110 were set aside, most because of: no place." in screen.reason
+
+
 def test_clean_trace_says_once_that_no_row_was_set_aside():
     screen = profile(source(range(0, 6000, 60), draw_reads(3, 24, 5), window_s=600))
     clean = "The trace is clean: no row was set aside, and no defect was found; 3 of 7 kinds were checked."

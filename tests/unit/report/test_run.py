@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -69,6 +70,19 @@ def test_expected_duration_depends_on_the_parameters():
         "scoreboard", tasks=["photo sharing"]
     )
     assert compute_expected_s("prefetch_sizing", draws=100) > 2 * compute_expected_s("prefetch_sizing")
+
+
+def test_expected_duration_grows_with_the_messages_of_a_log(tmp_path):
+    """A log is counted as if it were packed; its rows are the messages that are prefetched with each setting."""
+    durations_s = []
+    for rows in (100_000, 200_000, 300_000):
+        log = tmp_path / f"{rows}.csv"
+        log.write_bytes(b"1700000000.000000,0.123\n" * rows)
+        values = check("prefetch_sizing", preset("prefetch_sizing", "sample"))
+        durations_s.append(_expected_s("prefetch_sizing", values, [log]))
+    first, second = (later - earlier for earlier, later in itertools.pairwise(durations_s))
+    assert first == pytest.approx(second)
+    assert first > 100, "each of 100,000 messages takes over a millisecond"
 
 
 def test_final_line_has_path_and_headline(tmp_path, monkeypatch):

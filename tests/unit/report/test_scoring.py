@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 from mudkit.display import show
 from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, PHOTOS, TASKS, TRAFFIC, Scoreboard, scoreboard
 from mudkit.experiment.order_checks import SAME_AS_FIRST
-from mudkit.report import scoring
+from mudkit.report import scored_measures, scoring
 from mudkit.report.growing import Growth, grow
 from mudkit.report.knowing import KNOWN_LABELS, known_answer, list_known, sum_known
 from mudkit.report.ordering import order_answer, order_table, shortened, try_orders
@@ -295,6 +296,16 @@ def test_fleet_from_which_a_system_loses_is_computed():
     assert "with this fleet SUBLIM brings 15 points less in time" in recorded.describe("j_per_useful")
     alone = replace(GROWN, rival="")
     assert "No system that sends to fewer comes within 10 points" in alone.describe("j_per_useful")
+
+
+def test_measures_of_a_larger_fleet_are_those_of_its_sentence():
+    """`GROWN` brings all in time, and its rival, that sends to fewer, 85 %: 15 points less."""
+    study = SimpleNamespace(cost="j_per_useful")
+    measures = {measure.name: measure for measure in scored_measures._of_growth(study, "news", GROWN)}
+    assert measures["news.larger_in_time_share"].value == 1.0
+    assert measures["news.larger_rival_in_time_share"].value == 0.85
+    assert measures["news.larger_rival_fewer_share"].value == pytest.approx(0.15)
+    assert measures["news.larger_devices"].value == 32
 
 
 def test_larger_fleet_is_run_where_everyone_gets_everything():

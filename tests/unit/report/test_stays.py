@@ -69,6 +69,22 @@ def test_trace_without_movement_has_no_trips():
     assert table["stop_s"].tolist() == [540.0]
 
 
+def test_place_is_the_mean_of_its_stops_by_their_time():
+    """See :func:`places`: a stop counts as much as it lasts, and the place with most time comes first."""
+    stops = pd.DataFrame(
+        {
+            "device": ["a", "b", "b"],
+            "lat": [40.00001, 40.00005, 41.0],
+            "lon": [8.00005, 8.00001, 9.0],
+            "stop_s": [300.0, 900.0, 600.0],
+        }
+    )
+    first, second = places(stops).to_dict("records")
+    assert (first["stops"], first["devices"], first["stop_s"]) == (2, 2, 1200.0)
+    assert (first["lat"], first["lon"]) == pytest.approx((40.00004, 8.00002), abs=1e-8)
+    assert (second["lat"], second["lon"], second["stop_s"]) == pytest.approx((41.0, 9.0, 600.0))
+
+
 def test_stops_and_trips_equal_those_of_a_plain_loop():
     """Compare with a walk over the rows, which shares nothing with the search."""
     rng = np.random.default_rng(5)

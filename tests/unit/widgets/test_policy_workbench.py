@@ -91,6 +91,17 @@ def test_every_control_takes_effect(bench):
     assert "state.battery" not in bench.rules.value.split("TRUE")[1].split("not evaluated")[0]
 
 
+@pytest.mark.parametrize("size", [0, 60, 100_000])
+def test_number_in_a_field_of_bytes_is_their_length(size):
+    """The bytes are repeated from the chosen message, also where they are more, and made up if it has none."""
+    bench = PolicyWorkbench(PICU, {"mine": MESSAGES["mine"], "none": {**MESSAGES["mine"], "ecg": b""}})
+    for message in bench.message.options:
+        bench.message.value = message
+        bench.body.value = json.dumps({"patient": 1, "pulse": 72, "ecg": size})
+        assert bench.problem.value == ""
+        assert {row[0]: row[1] for row in table_rows(bench.sent.value)[1:]}["ecg"] == f"{size:,} bytes"
+
+
 def test_frame_marks_the_selected_cell(bench):
     def find_frame():
         (shape,) = bench.figure.layout.shapes

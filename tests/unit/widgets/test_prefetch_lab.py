@@ -115,6 +115,11 @@ def test_none_and_learnt_values_are_shown_as_words():
     } == {"learnt"}
     widget.finish()
     assert read_measures(widget) == compute_measures(simulate(max=None, policy="unified", **FEW), 40)
+    widget.controls["seed"].value = 4
+    widget.finish()
+    assert read_measures(widget) == compute_measures(
+        simulate(max=None, policy="unified", **FEW | {"seed": 4}), 40
+    )
 
 
 def test_policy_without_a_limit_is_a_level_beside_the_buffer_curve():

@@ -48,10 +48,13 @@ def test_text_search_covers_all_stored_data(monitor):
     assert monitor.matches.value == ""
     monitor.needle.value = "help me"
     assert "<b>do not contain</b>" in monitor.matches.value
-    assert "relay: nowhere" in monitor.matches.value
+    assert "relay: nowhere<br>" in monitor.matches.value
+    assert monitor.matches.value.endswith("alice: <code>value.content</code></div>")
     monitor.encrypted.value = False
     assert "<b>contain</b>" in monitor.matches.value
-    assert "more fields" in monitor.matches.value
+    places = monitor.party_views.places("help me")
+    assert len(places["relay"]) > 4
+    assert f" and {len(places['relay']) - 4} more fields" in monitor.matches.value, "four are named"
     monitor.needle.value = "<i>"
     assert "<b>do not contain</b>" in monitor.matches.value
     assert "<i>" not in monitor.matches.value

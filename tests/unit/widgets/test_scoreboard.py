@@ -74,6 +74,11 @@ def test_board_shows_the_means_over_seeds(board, result):
             assert cell.startswith("●") == (value == best_value and values.nunique() > 1)
 
 
+def test_each_control_has_a_label(board):
+    controls = board.task, board.device, board.x, board.y
+    assert [control.description for control in controls] == ["task", "device", "across", "up"]
+
+
 def test_axes_can_be_selected(board, result):
     board.x.value, board.y.value = "down_kb", "battery_h"
     points, best = read_points(board)

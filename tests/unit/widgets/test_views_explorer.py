@@ -127,8 +127,10 @@ def test_record_can_be_selected_among_several():
     assert widget.record.options == ("k", "l")
     assert widget.record.layout.display == ""
     assert "✓ OK" in widget.verdict.value
+    assert read_statuses(widget)["sequential"].endswith("OK")
     widget.record.value = "l"
     assert "✗ ILLEGAL" in widget.verdict.value
+    assert read_statuses(widget)["sequential"].endswith("ILLEGAL"), "the table is of the record, too"
     widget.text.value += " r(m)0"
     assert widget.record.value == "l"
     widget.text.value = "ann: w1"
@@ -156,6 +158,11 @@ def test_views_can_be_stepped_through():
 def step_to(widget, step):
     widget.step.value = step
     return widget.views.value
+
+
+def test_text_area_shows_the_whole_first_history():
+    lanes = [f"{name}: w{number}" for number, name in enumerate("abcdefgh")]
+    assert ViewsExplorer("\n".join(lanes)).text.rows >= len(lanes)
 
 
 def test_deleted_and_refused_values_are_not_current():

@@ -385,7 +385,7 @@ class ContinuousReads:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
-                self._note_begin(read, body, body.lsn)
+                self._note_first_change(read, body, body.lsn)
                 _advance(stored, processor, body.lsn, body.log_incarnation)
             effects = self._apply_change(read, body, body.change, is_same_log=is_same_log)
             self._store_read(stored)
@@ -469,7 +469,7 @@ class ContinuousReads:
             effects += self._end_at_others(now_us, read.stored)
         return effects
 
-    def _note_begin(self, read: ContinuousRead, body: Tell, lsn: int) -> None:
+    def _note_first_change(self, read: ContinuousRead, body: Tell, lsn: int) -> None:
         """Note the first change of a processor while the first registration of a read is unanswered.
 
         The read has begun by then, so it may return to this position, but not to none: a read without its

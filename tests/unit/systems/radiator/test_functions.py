@@ -17,6 +17,7 @@ from mudkit.systems.radiator import (
     ClientLists,
     Context,
     Message,
+    People,
     Server,
     Volume,
     aggregability,
@@ -107,6 +108,15 @@ def test_builtin_without_a_signature_is_accepted_as_join():
     received, (problem,) = run_join(max)
     assert received == []
     assert problem.startswith("The join max has failed: TypeError")
+
+
+@pytest.mark.parametrize("kind", [Volume, People])
+def test_least_threshold_of_a_function_releases_at_once(kind):
+    """A threshold is a whole number from 1 on, also if it is computed of both sides."""
+    fleet = Fleet(lambda sender, receiver: kind(lambda sender, receiver: 1))
+    fleet.propagate(1)
+    assert fleet.count_received() == [0, 1, 1, 1]
+    assert fleet.server.problems.empty
 
 
 @pytest.mark.parametrize("chainability", [*FAILING, lambda *_: 10**400])

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from mudkit import Lab
+from mudkit.events import Received, Record
+from mudkit.systems.radiator import Client, Context, Server, Time
 from mudkit.systems.radiator.servers import ServerLink
+
+
+def test_timer_of_what_waits_is_set_once():
+    """See :meth:`ServerMachine._set_timers`: an event that changes nothing sets no timer again."""
+    lab = Lab(seed=1)
+    server = Server(lab, lambda sender, receiver: Time(seconds=600))
+    ann, _ = (Client(lab.device(name), server) for name in ("ann", "bob"))
+    lab.run(minutes=1)
+    ann.propagate_context(Context({"ann"}, {"n": 1})).result()
+    lab.run(minutes=1)
+    assert server.waiting().result() == {"ann": 0, "bob": 1}
+    (effect,) = server.installed.machine.handle(lab.world.now_us, Received("eve/x", b"", "eve"))
+    assert isinstance(effect, Record)
 
 
 def test_link_sends_in_order_at_its_capacity():

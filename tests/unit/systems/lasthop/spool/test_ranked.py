@@ -1,6 +1,6 @@
 """Ranked queue: removals, rank changes, and dead entries."""
 
-from mudkit.systems.lasthop.spool.ranked import Message, Ranked
+from mudkit.systems.lasthop.spool.ranked import _MAX_DEAD, Message, Ranked
 
 
 def build_message(number, rank):
@@ -48,3 +48,12 @@ def test_dead_entries_are_removed():
         ranked.remove(new)
     assert len(ranked._heap) < 100
     assert sorted(list_ids(ranked)) == [0, 1]
+
+
+def test_most_entries_of_a_long_queue_are_alive():
+    """See :meth:`Ranked._drop_dead_entries`; a few dead ones are kept in short queues."""
+    ranked, messages = build_queue(*[0.5] * 1000)
+    for step in range(5000):
+        ranked.rerank(messages[step % 1000], 0.6 + step / 10_000)
+        assert len(ranked._heap) <= 2 * ranked.size + _MAX_DEAD
+    assert sorted(list_ids(ranked)) == list(range(1000))

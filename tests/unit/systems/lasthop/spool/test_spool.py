@@ -102,6 +102,18 @@ def test_full_queue_drops_the_lowest_rank():
     assert spool.read_ids(9) == [2, 6, 0]  # of equal ones the first
 
 
+def test_ranks_of_messages_that_left_a_full_queue_are_forgotten():
+    """What was read is not dropped any more: at most as many of its ranks are kept as of what waits."""
+    spool = RecordingSpool("on-demand", capacity=20)
+    for number in range(1000):
+        is_full = spool.waiting == 20
+        spool.publish(number, number, number % 17 / 17)
+        if is_full:  # one was dropped
+            assert len(spool._lowest) <= 2 * (20 + 1)
+        if number % 40 == 39:
+            spool.read_ids(number, 15)
+
+
 def test_full_queue_drops_by_current_rank():
     spool = RecordingSpool("on-demand", capacity=2)
     for number, rank in enumerate((0.5, 0.6, 0.7)):

@@ -221,6 +221,22 @@ def test_logs_without_overlap_are_refused_by_name(logs, texts, log_names):
     "texts",
     [
         {"reads": f"time\n{T0 + 10 + 86_400}\n"},
+        {"reads": f"time\n{T0}\n"},  # with the first arrival
+        {"outages": f"begin,end\n{T0 + 70 + 86_400},{T0 + 70 + 86_401}\n"},
+        {"reads": f"time\n{T0 + 5}\n", "outages": f"begin,end\n{T0 + 10 + 86_400},{T0 + 10 + 86_401}\n"},
+        {"outages": f"begin,end\n{T0 - 86_401},{T0 - 86_400}\n"},
+    ],
+)
+def test_logs_at_most_a_day_apart_are_played(logs, texts):
+    """Only logs with more than a day between them are refused, see :func:`read_logs`."""
+    assert len(read_logs(*logs(**texts)).arrivals_us) == 2
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"reads": f"time\n{T0 + 10 + 86_400}\n"},
+        {"reads": f"time\n{T0}\n"},  # with the first arrival
         {"outages": "begin,end\n"},
         {"outages": f"begin,end\n{T0 - 5},{T0 - 1}\n"},
     ],

@@ -110,6 +110,15 @@ def test_older_state_in_flight_may_arrive_first(store, master):
     assert list_sent(acknowledge(master, "replica", 1)) == {"replica": [2]}
 
 
+def test_follower_that_starts_again_is_sent_new_entries_after_its_state(master):
+    """The comment in `_receive`: before the state it could not apply them, and they would be sent twice."""
+    start_followers(master)
+    handle_event(master, "follow", "replica", turn="another")
+    assert list_sent(create(master)) == {"processor": [1]}
+    assert list_sent(sent(master.handle(LATE_US, TimerFired("again"))))["replica"] == []
+    assert list_sent(acknowledge(master, "replica", 0)) == {"replica": [1]}
+
+
 def test_restarted_back_end_asks_followers_and_sends_missing_entries(store, master):
     create_public_table(master)
     restarted = create_back_end(store)
