@@ -54,6 +54,8 @@ def test_measures_have_means_and_intervals(board):
         row = result.loc[("MUD", measure)]
         low, high = sorted((one, other))  # with two seeds, the range
         assert (row["mean"], row["low"], row["high"]) == pytest.approx(((one + other) / 2, low, high))
+    ratio = result.loc[("MUD", "j_per_useful")]
+    assert ratio["low"] <= ratio["mean"] <= ratio["high"], "the range, too"
     assert board.table("ward telemetry")["messages"]["MUD"] == pytest.approx(runs["messages"].mean())
     assert list(board.table("ward telemetry").columns) == list(MEASURES)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.experiment import TASKS, Interest
-from mudkit.experiment.tasks import listed
+from mudkit.experiment.tasks import _friends, listed
 from mudkit.predicates import Predicate
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop
@@ -58,3 +58,14 @@ def test_interest_lists_its_attributes():
         True,
     )
     assert not Interest("item.rank > 3").uses_place
+
+
+def test_friends_are_those_beside_one_in_a_ring_and_a_few_from_anywhere():
+    """Friendship is mutual, and of about six: two on each side, one from anywhere, and who drew one."""
+    phones = [f"phone {number:02d}" for number in range(40)]
+    friends = [{*drawn["friends"].split("|")} for drawn in _friends(3, phones, [])]
+    for number, own in enumerate(friends):
+        assert {phones[(number + step) % 40] for step in (-2, -1, 1, 2)} <= own
+        assert phones[number] not in own
+        assert all(phones[number] in friends[phones.index(other)] for other in own)
+    assert 5 <= sum(map(len, friends)) / 40 <= 6

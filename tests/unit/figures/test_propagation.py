@@ -61,6 +61,10 @@ def test_cells_have_their_true_size_and_lie_below_the_streets():
     assert first["layer"] == "below"
     assert (first["y1"] - first["y0"]) * 111.19 == pytest.approx(0.5, rel=1e-3)
     assert first["fillcolor"] != second["fillcolor"]
+    low, high = figure.layout.yaxis.range
+    south = min(first["y0"], second["y0"])
+    assert low < max(figure.data[-1].y) < south, "the scale is below the cells"
+    assert south - low < 0.25 * (high - low)
     later = figures.knowledge(CELLS, GROUND, [("near", 400.0)], **OPTIONS, columns=1)
     assert later.to_dict()["layout"]["shapes"][0]["opacity"] < first["opacity"]
 

@@ -37,6 +37,11 @@ def test_widget_has_the_plotly_configuration():
     assert figures.PLOTLY_CONFIG["plotlyServerURL"] == ""
 
 
+def test_bars_have_no_outline():
+    """The template that it begins with draws a white one, which a dark page would show."""
+    assert style.template().data.bar[0].marker.line.width == 0
+
+
 def test_scale_colours_contrast_with_dark_grounds():
     for colour in ramp(32):
         assert min(get_contrast(colour, ground) for ground in DARK) > 2.5, colour

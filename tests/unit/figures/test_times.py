@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.figures.times import HOUR_US, NO_TIME, TimeAxis, time_unit
+from mudkit.figures.times import HOUR_US, NO_TIME, TimeAxis, format_time, time_unit
 
 DAY_US = 24 * HOUR_US
 T0 = 14_000 * DAY_US
@@ -25,6 +25,20 @@ def test_units_have_few_digits(span_s, unit):
 def test_axis_counts_below_an_hour_and_shows_clock_time_above(span_s, title):
     axis = TimeAxis(T0, T0 + span_s * 1_000_000)
     assert axis.title.endswith(title)
+
+
+def test_clock_times_of_some_hours_have_milliseconds_and_those_of_days_have_seconds():
+    short, long = TimeAxis(T0, T0 + 4 * HOUR_US), TimeAxis(T0, T0 + 300 * DAY_US)
+    assert short.values([T0 + 1_500_000, NO_TIME]) == ["2008-05-01T00:00:01.500", None]
+    assert long.values([T0 + 1_500_000]) == ["2008-05-01T00:00:01"]
+
+
+@pytest.mark.parametrize(
+    ("t_us", "time", "moment"),
+    [(T0, "00:00:00", "2008-05-01 00:00:00"), (T0 + 1_500_000, "00:00:01.500", "2008-05-01 00:00:01.500")],
+)
+def test_time_of_day_has_its_date_where_it_is_asked_for(t_us, time, moment):
+    assert (format_time(t_us), format_time(t_us, date=True)) == (time, moment)
 
 
 SPARSE = T0 + np.linspace(0, 700, 18).round().astype(np.int64)[:, None] * DAY_US + np.arange(8, 18) * HOUR_US

@@ -48,8 +48,9 @@ def test_state_is_sent_on_request(monkeypatch):
     figure = Figure(data=[{"y": [1]}])
     sent = []
     monkeypatch.setattr(figure, "_send", lambda message, buffers=None: sent.append(message["state"]))
-    figure._handle_custom_msg({"type": "state"}, [])
     figure._handle_custom_msg({"type": "else"}, [])
+    assert sent == []
+    figure._handle_custom_msg({"type": "state"}, [])
     assert [state.keys() for state in sent] == [{"_widget_data", "_widget_layout"}]
 
 

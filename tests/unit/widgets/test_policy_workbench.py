@@ -14,6 +14,7 @@ from mudkit.systems.sublim import Policy
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.systems.sublim.check.checker import findings
 from mudkit.widgets import PolicyWorkbench
+from mudkit.widgets.policy_workbench import _quoted
 
 PICU = (Path(__file__).parents[3] / "data" / "sample" / "picu.yaml").read_text()
 ECG = bytes(range(250)) * 4
@@ -102,6 +103,15 @@ def test_number_in_a_field_of_bytes_is_their_length(size):
         assert {row[0]: row[1] for row in table_rows(bench.sent.value)[1:]}["ecg"] == f"{size:,} bytes"
 
 
+def test_rules_show_the_values_that_they_compare(bench):
+    def list_values():
+        return {value for row in table_rows(bench.rules.value)[1:] for value in row[-1].split(", ")}
+
+    assert {"state.battery = 50", "message.pulse = 72"} <= list_values()
+    bench.battery.value = "charger"
+    assert "state.battery = NULL" in list_values(), "it reports none"
+
+
 def test_frame_marks_the_selected_cell(bench):
     def find_frame():
         (shape,) = bench.figure.layout.shapes
@@ -157,6 +167,12 @@ def test_findings_have_lines(bench, kind):
     bench.text.value = PICU
     assert "found nothing" in bench.findings.value
     assert "▸" not in bench._lines.value
+
+
+def test_finding_quotes_its_line_if_the_text_has_it():
+    """A finding need not have a line (:class:`mudkit.systems.sublim.check.checker.Finding`)."""
+    texts = [[cell.text for cell in _quoted(line, ["rules:", "  - do: drop"])] for line in (2, None, 3)]
+    assert texts == [["- do: drop"], [], []]
 
 
 @pytest.mark.parametrize(

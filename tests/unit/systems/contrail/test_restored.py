@@ -7,6 +7,7 @@ from contrail_place import EVERYTHING, Place, build_item, install_filters, open_
 
 from mudkit.events import Received
 from mudkit.fleet.kernel import World
+from mudkit.systems.contrail.device.module_state import NUMBER_BITS
 from mudkit.systems.contrail.messages import Bye, Pull, QueueEntry
 
 DAY_MS = 86_400_000
@@ -47,6 +48,32 @@ def test_filter_lost_by_a_restored_publisher_is_installed_again(make_place):
     assert place.publish(ann, build_item("after")).result().destinations == (("bob", "app"),)
     place.run(65)
     assert received == [b"payload of after"]
+
+
+def test_items_after_a_restore_or_restart_have_higher_numbers_than_all_before(make_place):
+    """See mudkit/systems/contrail/device/module_state.py: numbers are scoped to generations of the module."""
+    place, ann, bob, received = connect(make_place)
+    place.install(bob, EVERYTHING, to=("ann", "app"))
+    delivered = place.handed("bob")
+
+    def publish(text):
+        place.publish(ann, build_item(text)).result()
+        place.run(65)
+
+    publish("one")
+    backup = place.lab.faults.backup("ann")
+    publish("two")
+    place.lab.faults.restore("ann", backup)
+    place.run(65)
+    publish("three")
+    place.lab.faults.kill("ann")
+    place.lab.faults.restart("ann")
+    place.run(65)
+    publish("four")
+    assert received == [f"payload of {text}".encode() for text in ("one", "two", "three", "four")]
+    numbers = [message["seq"] for message in delivered if message["kind"] == "data"]
+    assert [number >> NUMBER_BITS for number in numbers] == [0, 0, 1, 2]
+    assert numbers[1] == numbers[0] + 1
 
 
 def test_key_lost_by_a_restored_subscriber_is_resent(make_place):

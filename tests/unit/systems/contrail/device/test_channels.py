@@ -73,6 +73,21 @@ def test_unfriend_removes_filters_and_renews_keys(make_place):
     assert place.counts("ann") == {"from strangers": 1}
 
 
+def test_key_of_a_wiped_device_is_not_used_again(make_place):
+    """Its old store may be in other hands: the next item has a new key (:meth:`Channel.forget`)."""
+    place, ann, *_ = install_filters(make_place, "ann bob cyd")
+    delivered = place.handed("cyd")
+    publish(place, ann, "before", "named")
+    place.run(35)
+    place.lab.faults.wipe("bob")
+    place.run(200)
+    assert not publish(place, ann, "before", "named").uploaded, "the others may still read it"
+    publish(place, ann, "after")
+    place.run(35)
+    *before, after = (message["epoch"] for message in delivered if message["kind"] == "data")
+    assert ({*before}, after) == ({1}, 2)
+
+
 def test_keys_are_sent_only_to_receivers_of_an_item(make_place):
     place, ann, bob, cyd = open_ports(make_place, "ann bob cyd")
     place.install(bob, "what = 'metadata of red'", to=("ann", "app"))

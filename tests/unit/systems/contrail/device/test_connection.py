@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from contrail_place import EVERYTHING, build_item, install_filters
 
-from mudkit.systems.contrail.messages import Pull
+from mudkit.systems.contrail.device.connection import PullComponent
+from mudkit.systems.contrail.messages import Deliver, Pull
 
 
 def record_visits(place, name, seconds):
@@ -110,6 +113,21 @@ def test_device_connects_when_its_link_is_restored(make_place):
     assert bob.receive_item().done()
 
 
+def test_only_a_page_of_the_current_request_is_acknowledged():
+    """A page that comes late, or unasked, is delivered again (:meth:`PullComponent.receive_page`)."""
+    pull = PullComponent(SimpleNamespace(first=0, now_us=0, me="bob"), 0)
+    pull.interval_us = 1_000_000
+    request, _ = pull.follow_link(is_up=True)
+    visit = request.message.visit
+    for late in (visit - 1, visit + 1):
+        assert pull.receive_page(Deliver(late, [(7, b"late")], False)) == ([b"late"], [])
+    messages, (request, _) = pull.receive_page(Deliver(visit, [(8, b"asked")], False))
+    assert (messages, request.message.got) == ([b"asked"], [8])
+    assert pull.receive_page(Deliver(visit, [], False))[0] == []
+    assert pull.is_asleep
+    assert pull.receive_page(Deliver(visit, [(9, b"unasked")], False)) == ([b"unasked"], [])
+
+
 def test_full_batch_of_one_port_sends_those_of_all_ports(make_place):
     place = make_place("ann bob")
     slow, quick = place.port("ann", "slow", batch_size=100), place.port("ann", "quick", batch_size=3)
@@ -149,9 +167,10 @@ def test_combined_mode_pushes_and_pulls_on_one_connection(make_place):
     assert received.done()
 
 
-def test_push_and_pull_are_independent_without_combined_mode(make_place):
+@pytest.mark.parametrize("idle_timeout_ms", [0, 5000])
+def test_push_and_pull_are_independent_without_combined_mode(make_place, idle_timeout_ms):
     place = make_place("ann bob", module={"push_timeout_s": 3600.0})
-    ann = place.port("ann", batch_size=100, polling_interval_ms=10_000)
+    ann = place.port("ann", batch_size=100, polling_interval_ms=10_000, idle_timeout_ms=idle_timeout_ms)
     bob = place.port("bob")
     place.install(bob, EVERYTHING, to=("ann", "app"))
     operation = place.publish(ann, build_item("in an hour"))

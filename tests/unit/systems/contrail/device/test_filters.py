@@ -186,17 +186,21 @@ def test_operations_on_a_port_that_is_not_open_are_refused(make_place):
             call.result()
 
 
-def test_longest_expiration_of_several_matching_filters_applies(make_place):
+@pytest.mark.parametrize(
+    ("expirations_s", "longest_us"),
+    [((10.0, 100.0), 100_000_000), ((100.0, 10.0), 100_000_000), ((10.0, None), None), ((None, 10.0), None)],
+)
+def test_longest_expiration_of_several_matching_filters_applies(make_place, expirations_s, longest_us):
+    """None is no expiration, which is longer than any."""
     place, ann, bob = open_ports(make_place, "ann bob")
-    place.install(bob, "what > '1'", to=("ann", "app"), item_expires_s=10.0)
-    place.install(bob, "what > '2'", to=("ann", "app"), item_expires_s=100.0)
+    for number, expires_s in enumerate(expirations_s):
+        place.install(bob, f"what > '{number}'", to=("ann", "app"), item_expires_s=expires_s)
     delivered = place.handed("bob")
     now_us = place.lab.world.now_us
     assert place.publish(ann, build_item("x")).result() == Published((("bob", "app"),), uploaded=True)
     place.run(35)
-    assert [
-        message["to"][0]["expires_us"] - now_us for message in delivered if message["kind"] == "data"
-    ] == [100_000_000]
+    (expires_us,) = [message["to"][0]["expires_us"] for message in delivered if message["kind"] == "data"]
+    assert expires_us == (None if longest_us is None else now_us + longest_us)
 
 
 # -- groups

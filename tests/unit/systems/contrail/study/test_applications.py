@@ -106,6 +106,19 @@ def test_photos_are_found_among_friends_of_friends(make_place):
     assert found_photos[-1] == ("bob", "lake", b"a picture of a lake")
 
 
+def test_search_with_more_hops_than_a_friend_forwards_finds_nothing(make_place):
+    """See :class:`Photos`: `max_hops` is the maximum number of friends that forward a search."""
+    place, found_photos = make_place("ann bob"), []
+    ann = Photos(place.modules["ann"], ["bob"], lambda *photo: found_photos.append(photo))
+    Photos(place.modules["bob"], ["ann"], lambda *photo: None, max_hops=1).share("beach", b"a picture", n=1)
+    ann.search("n = 1", hops=2)
+    place.run(600)
+    assert found_photos == []
+    ann.search("n = 1", hops=1)
+    place.run(600)
+    assert found_photos == [("bob", "beach", b"a picture")]
+
+
 def test_aggregation_tree_shows_means_and_no_readings(make_place):
     place = make_place()
     tree = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.systems.sublim.check.charge import more_on_less
 from mudkit.systems.sublim.check.checker import MORE_ON_LESS, NOT_CHECKED, findings, validate
+from mudkit.systems.sublim.check.contexts import _points_near_and_far
+from mudkit.units import EARTH_RADIUS_KM, distance_km
 
 FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
 LOW, REST = "state.battery < 25", None
@@ -270,3 +273,12 @@ def test_witness_lists_fields_in_a_fixed_order():
     wide = " AND ".join(f"message.{name} > 1" for name in "fbdaec")
     text = findings(Policy("wide", [Rule(f"{LOW} AND {wide}"), Rule(REST, Drop())]))[0].text
     assert "of a message with a 2.0, b 2.0, c 2.0, d 2.0, e 2.0, f 2.0, another_field" in text
+
+
+@pytest.mark.parametrize(("lat", "lon"), [(0.0, 10.0), (47.0, -170.0), (-33.0, 180.0)])
+def test_places_far_from_those_of_a_condition_are_on_the_other_side_of_the_earth(lat, lon):
+    near, far = _points_near_and_far([lat, lon])
+    assert near == {"lat": lat, "lon": lon}
+    assert -180 <= far["lon"] <= 180
+    apart_km = float(distance_km(near["lat"], near["lon"], far["lat"], far["lon"]))
+    assert apart_km == pytest.approx(math.pi * EARTH_RADIUS_KM)

@@ -193,7 +193,8 @@ def test_failure_stops_the_function_and_leaves_its_state(function, problem):
 
 def test_explanation_shows_message_and_state():
     (seen,) = policy(loops).explain({"pulse": 48}, {"a": 1}, {"battery": 3})
-    assert (seen.name, seen.values) == ("loops", {"message.pulse": 48, "state.a": 1, "state.battery": 3})
+    assert (seen.number, seen.name) == (0, "loops"), "the only rule"
+    assert seen.values == {"message.pulse": 48, "state.a": 1, "state.battery": 3}
 
 
 @pytest.mark.parametrize(

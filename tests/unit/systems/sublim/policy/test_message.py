@@ -50,6 +50,10 @@ def test_ratios_multiply():
     assert compress({"a": bytes(100), "a_ratio": "?"}, "a", 4)["a_ratio"] == 4.0
 
 
+def test_ratio_that_leaves_all_samples_changes_nothing():
+    assert compress({"a": bytes(10)}, "a", 1.01) == {"a": bytes(10)}
+
+
 def test_compressed_text_is_truncated():
     assert compress({"a": "abcdef"}, "a", 3) == {"a": "ab", "a_ratio": 3.0}
     assert resize({"a": "abcdef"}, "a", 4)["a"] == "abcd"
