@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.systems.mud.policies.artefact import HOURS, Density
@@ -27,30 +28,39 @@ _COLUMNS: Final = 1 << 14
 
 @dataclass(frozen=True)
 class WrittenPlaces:
-    """Writes by device number (-1: never reads), cell and hour of solar time, and day since 1970 (UTC)."""
+    """Number of writes by device number (-1: never reads), cell and hour of solar time, and day (UTC)."""
 
     device: NDArray[np.int64]
     place: NDArray[np.int64]
     day: NDArray[np.int64]
+    count: NDArray[np.int64]
 
     @classmethod
     def of(cls, positions: Any, numbers: Mapping[str, int]) -> WrittenPlaces:
-        """Sort positions into cells; ``numbers`` are those of the devices that read, by name."""
-        t_us = epoch_us(positions["ts"])
-        lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
-        names = positions["device"].combine_chunks().dictionary_encode()
+        """Sort positions into cells: an Arrow table in this process, a DataFrame on Spark.
+
+        ``numbers`` are those of the devices that read, by name.
+        """
+        if isinstance(positions, pa.Table):
+            counts = count_places(positions)
+        else:
+            from mudkit.pipeline.devices import sum_rows  # loads Spark
+
+            counts = sum_rows(positions.select("device", "ts", "lat", "lon"), count_places, PLACES)
+        names = counts["device"].combine_chunks().dictionary_encode()
         known = np.array([numbers.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
-        return cls(known[names.indices.to_numpy()], _place(t_us, lat, lon), t_us // _US_PER_DAY)
+        place, day, count = (counts[name].to_numpy() for name in ("place", "day", "count"))
+        return cls(known[names.indices.to_numpy()], place, day, count)
 
     def take(self, rows: NDArray[np.bool_]) -> WrittenPlaces:
         """Return the chosen rows."""
-        return WrittenPlaces(self.device[rows], self.place[rows], self.day[rows])
+        return WrittenPlaces(self.device[rows], self.place[rows], self.day[rows], self.count[rows])
 
     def table(self) -> Density:
         """Return the mean over the days, in the form that devices receive."""
         cells: dict[tuple[int, int], list[float]] = {}
-        places, counts = np.unique(self.place, return_counts=True)
-        rates = np.round(counts / _days(self.day), _DECIMALS)
+        places, number = np.unique(self.place, return_inverse=True)
+        rates = np.round(np.bincount(number, self.count) / _days(self.day), _DECIMALS)
         for place, rate in zip(places.tolist(), rates.tolist(), strict=True):
             cell, hour = divmod(place, HOURS)
             row, column = divmod(cell, _COLUMNS)
@@ -66,11 +76,28 @@ class WrittenPlaces:
         first = int(self.day.min())
         days = t_us // _US_PER_DAY - first
         span = int(max(self.day.max() - first, days.max(initial=0))) + 1
-        seen = np.sort(self.place * span + (self.day - first))
+        key = self.place * span + (self.day - first)
+        order = np.argsort(key)
+        seen, until = key[order], np.concatenate([[0], np.cumsum(self.count[order])])
         place = _place(t_us, lat, lon) * span
-        count = np.searchsorted(seen, place + np.clip(days, 0, span)) - np.searchsorted(seen, place)
+        ends = np.searchsorted(seen, place + np.clip(days, 0, span))
+        count = until[ends] - until[np.searchsorted(seen, place)]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(days > 0, count / days, np.nan)
+
+
+PLACES: Final = pa.schema(
+    [("device", pa.string()), ("place", pa.int64()), ("day", pa.int64()), ("count", pa.int64())]
+)
+
+
+def count_places(positions: pa.Table) -> pa.Table:
+    """Count positions by device, cell and hour, and day."""
+    t_us = epoch_us(positions["ts"])
+    lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
+    keys = {"device": positions["device"], "place": _place(t_us, lat, lon), "day": t_us // _US_PER_DAY}
+    counted = pa.table(keys).group_by(list(keys)).aggregate([([], "count_all")])
+    return counted.rename_columns(PLACES.names).cast(PLACES)
 
 
 def densities(

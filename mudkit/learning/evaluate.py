@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.learning.bound import device_sends, divide_budget, schedule
 from mudkit.learning.costs import Costs, read_costs
-from mudkit.learning.measures import Measures, changes, closed, shares
+from mudkit.learning.devices import MAX_LEARNT_PAIRS, Devices, Fleet, count_pairs, open_devices
+from mudkit.learning.measures import Measures, changes, closed, shares, sums_by
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers, stale_reads
+from mudkit.learning.replay import SENT, replay, stale_answers, stale_reads
 from mudkit.learning.trees import Folds, check_folds
 from mudkit.units import US_PER_S
 
@@ -43,8 +46,12 @@ def evaluate_reads(
     cost: Costs = "latency",
     radio: RadioModel | None = None,
     positions: Any = None,
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 0,
 ) -> pd.DataFrame:
     """Replay policies over a labelled trace.
+
+    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds a few numbers of each
+    device, and the sample that trees are learnt from. The result is the same as that of Arrow tables.
 
     Parameters
     ----------
@@ -67,6 +74,9 @@ def evaluate_reads(
         Radio that carries the queries and nothing else; by default LTE.
     positions : pyarrow.Table or Spark DataFrame, optional
         What was written: for trees with ``dense`` features.
+    seed : int
+        Which devices trees are learnt from: as many as have
+        :data:`~mudkit.learning.devices.MAX_LEARNT_PAIRS` pairs, all of them if there are fewer pairs.
 
     Returns
     -------
@@ -76,8 +86,10 @@ def evaluate_reads(
         ``…_low`` and ``…_high``, the 95 % interval over groups of devices (bootstrapped; the range with fewer
         than five, NaN with fewer than two), and ``…_change, …_change_low, …_change_high``, its difference
         from the first :class:`FixedRule` (NaN without one); and ``gap_closed`` with ``…_low`` and ``…_high``,
-        the share of the gap in queries sent between that rule and the first :class:`Bound`. The bound has the
-        fewest queries, but not the fewest bytes or the least energy.
+        the share of the gap in queries sent between that rule and the first :class:`Bound`; and
+        ``learnt_devices``, from which it was learnt (0: nothing is learnt), those of its fold among them. The
+        bound has the fewest queries, but not the fewest bytes or the least energy. ``attrs['sample']`` has
+        the seed, and how many devices were drawn of how many.
 
     Raises
     ------
@@ -85,44 +97,40 @@ def evaluate_reads(
     """
     matrix = read_costs(cost)
     _check(stale, completeness, folds)
-    pairs = Pairs.of(labels, reads, positions)
-    if not len(pairs.device):
-        raise TraceContentError(
-            "There are no reads to replay.",
-            found="a trace without reads",
-            expected="at least one read",
-            remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
-        )
-    learnt_from, tested = (pairs, pairs) if folds == "device" else _by_time(pairs)
-    is_stale = tested.are_stale(completeness)
-    groups = _groups(tested)
-    reference = next((p for p in policies if isinstance(p, FixedRule)), None)
-    budget_of = None if reference is None else replay(tested, reference.local(tested))
-    carried = RadioModel() if radio is None else radio
-    measured = []
-    for policy in policies:
-        if isinstance(policy, Bound):
-            served = _bound(tested, is_stale, policy, budget_of)
-        else:
-            served = replay(tested, _decide(policy, learnt_from, tested, completeness, folds))
-        measured.append(_measure(tested, is_stale, served, groups, matrix, carried))
+    with open_devices(labels, reads, positions) as devices:
+        fleet = Fleet.of(devices.map(count_pairs))
+        if not len(fleet.ids):
+            raise TraceContentError(
+                "There are no reads to replay.",
+                found="a trace without reads",
+                expected="at least one read",
+                remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
+            )
+        begins_us = None if folds == "device" else _begin_test(fleet.days)
+        study = _Study(devices, fleet, _Tested(completeness, begins_us), seed)
+        learnt, learnt_devices = study.learn(policies)
+        reference = next((p for p in policies if isinstance(p, FixedRule)), None)
+        replayed = study.with_bounds(learnt, reference)
+        measured, counts = study.measure(replayed, matrix, RadioModel() if radio is None else radio)
     baseline = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, FixedRule)), None)
     bound = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, Bound)), None)
     rows = [
-        {"policy": str(policy), "reads": len(tested.device)}
+        {"policy": str(policy), "reads": counts}
         | shares(measures, READ_MEASURES)
         | changes(measures, baseline, READ_MEASURES)
         | closed(measures, baseline, bound, 0)
+        | {"learnt_devices": learnt_devices if isinstance(policy, Learner) else 0}
         for policy, measures in zip(policies, measured, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    table.attrs["sample"] = {"seed": seed, "devices": learnt_devices, "of": len(fleet.names)}
+    return table
 
 
-def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
-    """Cut a trace at a midnight (UTC): reads to learn from, and later ones."""
-    days = np.unique(pairs.t_us // _US_PER_DAY)
+def _begin_test(days: NDArray[np.int64]) -> int:
+    """Return the midnight (UTC) between reads to learn from and later ones."""
     if len(days) < 2:
         raise TraceContentError(
             "There is no later day to test on.",
@@ -132,27 +140,223 @@ def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
             remedy="take a longer trace, or folds='device'",
         )
     cut = max(1, min(round(_TRAINING_SHARE_OF_DAYS * len(days)), len(days) - 1))
-    begins_us = int(days[cut]) * _US_PER_DAY
-    return pairs.before(begins_us), pairs.since(begins_us)
+    return int(days[cut]) * _US_PER_DAY
 
 
-def _decide(
-    policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: Folds
-) -> NDArray[np.bool_]:
-    """Return a policy's decisions; a trained policy decides for devices, or days, that it has not seen."""
-    if not isinstance(policy, Learner):
-        return policy.local(tested)
-    if folds == "time":
-        return policy.learn(learnt_from, learnt_from.are_stale(completeness), "day").local(tested)
-    return decide_out_of_fold(policy, tested, tested.are_stale(completeness))
+@dataclass(frozen=True)
+class _Tested:
+    """Reads that are tested, and what stale means; before ``begins_us`` nothing is cached."""
+
+    completeness: float | None
+    begins_us: int | None
+
+    def of(self, pairs: Pairs) -> tuple[Pairs, NDArray[np.bool_]]:
+        """Return the tested reads with their pairs, and which pairs are stale."""
+        tested = pairs if self.begins_us is None else pairs.since(self.begins_us)
+        return tested, tested.are_stale(self.completeness)
+
+
+@dataclass(frozen=True)
+class _OutOfFold:
+    """Policies of folds of devices: each decides for the devices of its fold, which it has not seen.
+
+    Fold ``i`` of ``n`` has every nth device of a fleet, from the ith on.
+    """
+
+    fleet_ids: NDArray[np.int64]
+    policies: tuple[Policy, ...]
+
+    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
+        """Decide for each pair whether it is served."""
+        fold = _fold_of(pairs, self.fleet_ids, len(self.policies))
+        local = np.zeros(len(pairs.read), dtype=np.bool_)
+        for number, policy in enumerate(self.policies):
+            own = np.flatnonzero(fold == number)
+            local[np.isin(pairs.device[pairs.read], own)] = policy.local(pairs.of_devices(own))
+        return local
+
+
+@dataclass(frozen=True)
+class _Hindsight:
+    """Stale answers of each device of a fleet, for the fewest sends of all."""
+
+    fleet: Fleet
+    spent: NDArray[np.int64]
+
+    def replay(self, pairs: Pairs, is_stale: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the schedule of some devices: see :func:`~mudkit.learning.bound.schedule`."""
+        devices = pairs.devices()
+        number = self.fleet.numbers(pairs.ids[pairs.device[[of.start for of in devices]]])
+        return schedule(pairs, is_stale, devices, self.spent[number].tolist())
+
+
+@dataclass(frozen=True)
+class _StaleAnswers:
+    """Number of stale answers of a rule."""
+
+    tested: _Tested
+    rule: FixedRule
+
+    def __call__(self, pairs: Pairs) -> int:
+        tested, is_stale = self.tested.of(pairs)
+        return stale_answers(is_stale, replay(tested, self.rule.local(tested)))
+
+
+@dataclass(frozen=True)
+class _SendsByStale:
+    """Fewest sends of each device by stale answers: see :func:`~mudkit.learning.bound.device_sends`."""
+
+    tested: _Tested
+    budget: int
+
+    def __call__(self, pairs: Pairs) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
+        tested, is_stale = self.tested.of(pairs)
+        devices = tested.devices()
+        ids = tested.ids[tested.device[[of.start for of in devices]]]
+        return ids, [device_sends(tested, is_stale, rows, self.budget) for rows in devices]
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """Sums of the measures of each policy by device, over its reads in the order of their times."""
+
+    tested: _Tested
+    policies: tuple[Policy | _Hindsight, ...]
+    matrix: NDArray[np.float64]
+    radio: RadioModel
+
+    def __call__(self, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        tested, is_stale = self.tested.of(pairs)
+        present, device = np.unique(tested.device, return_inverse=True)
+        sums = np.zeros((len(self.policies), len(present), len(READ_MEASURES)))
+        for policy, of_policy in zip(self.policies, sums, strict=True):
+            if isinstance(policy, _Hindsight):
+                served = policy.replay(tested, is_stale)
+            else:
+                served = replay(tested, policy.local(tested))
+            per_read = measures_by_read(tested, is_stale, served, self.matrix, self.radio)
+            of_policy[:] = sums_by(device, per_read, len(present))
+        return tested.ids[present], np.bincount(device, minlength=len(present)), sums
+
+
+@dataclass(frozen=True)
+class _Study:
+    """Policies over the reads of a fleet."""
+
+    devices: Devices
+    fleet: Fleet
+    tested: _Tested
+    seed: int
+
+    def learn(self, policies: Sequence[Policy | Learner | Bound]) -> tuple[list[Policy | Bound], int]:
+        """Train what has to be learnt on a sample; return all policies, and the devices of the sample."""
+        learners = [policy for policy in policies if isinstance(policy, Learner)]
+        if not learners:
+            return [policy for policy in policies if not isinstance(policy, Learner)], 0
+        chosen = self.fleet.sample(self.seed, MAX_LEARNT_PAIRS)
+        sample = self.devices.gather(self.fleet, chosen)
+        if self.tested.begins_us is not None:
+            sample = sample.before(self.tested.begins_us)
+        stale = sample.are_stale(self.tested.completeness)
+        learnt: list[Policy | Bound] = []
+        for policy in policies:
+            if not isinstance(policy, Learner):
+                learnt.append(policy)
+            elif self.tested.begins_us is not None:
+                learnt.append(policy.learn(sample, stale, "day"))
+            else:
+                learnt.append(_learn_out_of_fold(policy, sample, stale, self.fleet.ids))
+        return learnt, int(chosen.sum())
+
+    def with_bounds(
+        self, policies: Sequence[Policy | Bound], reference: FixedRule | None
+    ) -> tuple[Policy | _Hindsight, ...]:
+        """Put the schedule with the fewest sends in place of each bound."""
+        bounds = [policy for policy in policies if isinstance(policy, Bound)]
+        if not bounds:
+            return tuple(policy for policy in policies if not isinstance(policy, Bound))
+        as_rule = 0
+        if reference is not None and any(bound.stale_share is None for bound in bounds):
+            as_rule = sum(self.devices.map(_StaleAnswers(self.tested, reference)))
+        reads = self.tested_reads()
+        budgets = [as_rule if of.stale_share is None else int(of.stale_share * reads) for of in bounds]
+        tables = [np.zeros(1, dtype=np.int32)] * len(self.fleet.names)
+        for ids, of_devices in self.devices.map(_SendsByStale(self.tested, max(budgets))):
+            for number, table in zip(self.fleet.numbers(ids).tolist(), of_devices, strict=True):
+                tables[number] = table
+        schedules = iter(
+            _Hindsight(self.fleet, np.array(divide_budget(tables, budget), dtype=np.int64))
+            for budget in budgets
+        )
+        return tuple(next(schedules) if isinstance(policy, Bound) else policy for policy in policies)
+
+    def tested_reads(self) -> int:
+        """Return the number of reads that are tested."""
+        if self.tested.begins_us is None:
+            return int(self.fleet.rows.sum())
+        return sum(self.devices.map(_CountTested(self.tested)))
+
+    def measure(
+        self, policies: tuple[Policy | _Hindsight, ...], matrix: NDArray[np.float64], radio: RadioModel
+    ) -> tuple[list[Measures], int]:
+        """Measure policies over all reads, and over each of ten groups of devices; and count the reads.
+
+        Sums are added by device in the order of their names.
+        """
+        parts = self.devices.map(_Measure(self.tested, policies, matrix, radio))
+        number = self.fleet.numbers(np.concatenate([ids for ids, _, _ in parts]))
+        order = np.argsort(number)
+        reads = np.concatenate([counts for _, counts, _ in parts])[order]
+        sums = np.concatenate([of for _, _, of in parts], axis=1)[:, order]
+        groups = min(_FOLDS, len(reads))
+        group = np.arange(len(reads)) % groups
+        of_group = np.bincount(group, reads)[:, None]
+        total = int(reads.sum())
+        nothing = np.zeros(len(reads), dtype=np.int64)
+        measured = [
+            Measures(sums_by(nothing, of, 1)[0] / total, sums_by(group, of, groups) / of_group) for of in sums
+        ]
+        return measured, total
+
+
+@dataclass(frozen=True)
+class _CountTested:
+    """Number of reads that are tested."""
+
+    tested: _Tested
+
+    def __call__(self, pairs: Pairs) -> int:
+        return len(self.tested.of(pairs)[0].device)
+
+
+def _fold_of(pairs: Pairs, fleet_ids: NDArray[np.int64], folds: int) -> NDArray[np.int64]:
+    """Deal the devices of a fleet out to folds; return that of each device of the pairs, -1 of another."""
+    order = np.argsort(fleet_ids)
+    at = np.minimum(np.searchsorted(fleet_ids, pairs.ids, sorter=order), len(order) - 1)
+    return np.where(fleet_ids[order[at]] == pairs.ids, order[at] % folds, -1)
+
+
+def _learn_out_of_fold(
+    policy: Learner, pairs: Pairs, stale: NDArray[np.bool_], fleet_ids: NDArray[np.int64]
+) -> _OutOfFold:
+    """Train a policy for each of ten groups of a fleet on the others, whose pairs may be a sample.
+
+    There are as many groups as devices if these are fewer.
+    """
+    folds = min(_FOLDS, len(fleet_ids))
+    fold = _fold_of(pairs, fleet_ids, folds)
+    policies = []
+    for number in range(folds):
+        others = np.flatnonzero((fold >= 0) & (fold != number))
+        of_others = np.isin(pairs.device[pairs.read], others)
+        policies.append(policy.learn(pairs.of_devices(others), stale[of_others]))
+    return _OutOfFold(fleet_ids, tuple(policies))
 
 
 def decide_out_of_fold(policy: Learner, pairs: Pairs, stale: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds."""
-    local = np.zeros(len(pairs.read), dtype=np.bool_)
-    for mine, others, own in pairs.folds(_FOLDS):
-        local[mine] = policy.learn(others, stale[~mine]).local(own)
-    return local
+    present = pairs.ids[np.unique(pairs.device)]
+    return _learn_out_of_fold(policy, pairs, stale, present).local(pairs)
 
 
 def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
@@ -178,35 +382,6 @@ def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
             expected="over 0, at most 1",
         )
     check_folds(folds)
-
-
-def _groups(pairs: Pairs) -> list[list[slice]]:
-    devices = pairs.devices()
-    return [group for group in (devices[i::_FOLDS] for i in range(_FOLDS)) if group]
-
-
-def _bound(
-    pairs: Pairs, is_stale: NDArray[np.bool_], policy: Bound, reference: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
-    if policy.stale_share is not None:
-        budget = int(policy.stale_share * len(pairs.device))
-    else:
-        budget = 0 if reference is None else stale_answers(is_stale, reference)
-    return fewest_sends(pairs, is_stale, pairs.devices(), budget)
-
-
-def _measure(
-    pairs: Pairs,
-    is_stale: NDArray[np.bool_],
-    served: NDArray[np.int64],
-    groups: list[list[slice]],
-    matrix: NDArray[np.float64],
-    radio: RadioModel,
-) -> Measures:
-    """Measure over all reads, and over each group."""
-    per_read = measures_by_read(pairs, is_stale, served, matrix, radio)
-    means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
-    return Measures(per_read.mean(axis=0), means)
 
 
 def measures_by_read(

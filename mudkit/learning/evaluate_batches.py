@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
-from mudkit.learning.measures import Measures, changes, shares
+from mudkit.learning.devices import (
+    COUNTS,
+    LATE,
+    MAX_LEARNT_WRITES,
+    DeviceCounts,
+    Fleet,
+    Writers,
+    count_writes,
+    open_writers,
+)
+from mudkit.learning.measures import Measures, changes, shares, sums_by
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.trees import Folds, Groups, check_folds
-from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
+from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, late_points, missed
+from mudkit.trace.schema import device_ids
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -37,8 +51,13 @@ def evaluate_writes(
     repeats: Annotated[int, Range(1, _TENTHS)] = _TURNS,
     radio: RadioModel | None = None,
     completeness: float | None = None,
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 0,
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
+
+    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads, which are
+    sent with the tasks (about 60 bytes each), a few numbers of each device, and the writes that trees are
+    learnt from. The result is the same as that of Arrow tables.
 
     Parameters
     ----------
@@ -58,6 +77,9 @@ def evaluate_writes(
         Share of its answer's points, above 0 and at most 1, without which a read misses writes; by default it
         does when it lacks one point (Mobius 7.3), as with 1. What its device wrote itself is part of the
         answer, and never lacking.
+    seed : int
+        Which devices of a tenth trees are learnt from: as many as have
+        :data:`~mudkit.learning.devices.MAX_LEARNT_WRITES` writes, all of them if there are fewer.
 
     Returns
     -------
@@ -68,7 +90,9 @@ def evaluate_writes(
         written), each the mean over turns; for each ``…_low`` and ``…_high``, the range over turns (from
         five on the 95 % interval, too narrow because tests overlap; NaN with fewer than two), and
         ``…_change, …_change_low, …_change_high``, its difference from the last :class:`Batch` (NaN without
-        one). Writes that are learnt from come at once in the test.
+        one); and ``learnt_devices``, from which it was learnt in the last turn (0: nothing is learnt). Writes
+        that may be learnt from come at once in the test. ``attrs['sample']`` has the seed, and how many
+        devices were drawn of how many.
 
     Raises
     ------
@@ -76,110 +100,254 @@ def evaluate_writes(
     """
     check_folds(folds)
     _check_completeness(completeness, policies)
-    writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
-    if completeness is not None:
-        requests = requests.counted(writes)
-    return measure_writes(writes, requests, policies, folds, completeness, repeats, radio)
-
-
-def measure_writes(
-    writes: Writes,
-    requests: ReadRequests,
-    policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
-    folds: Folds,
-    completeness: float | None,
-    repeats: int = _TURNS,
-    radio: RadioModel | None = None,
-) -> pd.DataFrame:
-    """Compare policies as :func:`evaluate_writes` does, on writes and requests that are prepared.
-
-    With a `completeness`, the points of the requests are counted. Nothing is checked.
-    """
-    carried = RadioModel() if radio is None else radio
-    by: Groups = "device" if folds == "device" else "day"
-    measured = []
-    for learnt_from in _parts(writes, folds, repeats):
-        train = writes.take(learnt_from)
-        is_tested = ~learnt_from
-        measured.append(
-            [
-                _shares(policy, train, writes, is_tested, requests, by, carried, completeness)
-                for policy in policies
-            ]
-        )
-    of_turns = np.array(measured)  # turns, policies, measures
+    with open_writers(first_reads, positions) as writers:
+        requests = ReadRequests.of(reads)
+        fleet = Fleet.of(writers.map(count_writes))
+        if completeness is not None and completeness < 1:
+            requests = _counted(writers, requests)
+        study = _WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
+        turns = _turns(fleet, folds, repeats)
+        measured = []
+        learnt_devices = 0
+        for turn in turns:
+            learnt, learnt_devices = study.learn(
+                policies, turn, "device" if folds == "device" else "day", seed
+            )
+            measured.append(study.measure(learnt, turn))
+    of_turns = np.array([shares_ for shares_, _ in measured])  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
     delays = [
         measured_ for measured_, policy in zip(measures, policies, strict=True) if isinstance(policy, Batch)
     ]
     baseline = delays[-1] if delays else None
     rows = [
-        {"policy": str(policy), "writes": int(is_tested.sum()), "reads": len(requests.table)}
+        {"policy": str(policy), "writes": measured[-1][1], "reads": len(requests.table)}
         | shares(measured_, _MEASURES)
         | changes(measured_, baseline, _MEASURES)
+        | {"learnt_devices": learnt_devices if isinstance(policy, BatchLearner) else 0}
         for policy, measured_ in zip(policies, measures, strict=True)
     ]
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    table.attrs["sample"] = {"seed": seed, "devices": learnt_devices, "of": len(fleet.ids)}
+    return table
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Writes that are learnt from: those of some devices, by ascending id, before a moment."""
+
+    ids: NDArray[np.int64]
+    past_us: int
+
+    def is_learnt(self, writes: Writes) -> NDArray[np.bool_]:
+        """Return which writes are learnt from."""
+        of_device = np.isin(device_ids(writes.names.to_pylist()), self.ids)
+        return of_device[writes.device] & (writes.t_us < self.past_us)
+
+
+def _turns(fleet: Fleet, folds: Folds, repeats: int) -> list[_Turn]:
+    """Choose what is learnt from, in each turn."""
+    if folds == "device":
+        numbers = np.arange(len(fleet.ids))
+        return [_Turn(np.sort(fleet.ids[_tenth(numbers, turn)]), NEVER_US) for turn in range(repeats)]
+    parts = min(_TENTHS, len(fleet.days) // 2)
+    if parts < 2:
+        raise too_few("days", len(fleet.days), 4)
+    last = fleet.days[len(fleet.days) // parts - 1]
+    return [_Turn(np.sort(fleet.ids), int(last + 1) * _US_PER_DAY)]
+
+
+@dataclass(frozen=True)
+class _CountLearnt:
+    """Count the writes that are learnt from, by device."""
+
+    turn: _Turn
+
+    def __call__(self, writes: Writes) -> DeviceCounts:
+        return count_writes(writes.take(self.turn.is_learnt(writes)))
+
+
+@dataclass(frozen=True)
+class _CountPoints:
+    """Points of other devices in each answer."""
+
+    requests: ReadRequests
+
+    def __call__(self, writes: Writes) -> pa.Table:
+        asking, first = self.requests.asking_for(writes.t_us)
+        return _counts_of(0, asking.points_in(writes), first)
+
+
+@dataclass(frozen=True)
+class _CountLate:
+    """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
+
+    requests: ReadRequests
+    completeness: float | None
+
+    def __call__(self, late: pa.Table) -> pa.Table:
+        counts = [COUNTS.empty_table()]
+        for policy in pc.unique(late["policy"]).to_pylist():
+            rows = late.filter(pc.equal(late["policy"], policy))
+            t_us, lat, lon, sent_us = (rows[name].to_numpy() for name in ("t_us", "lat", "lon", "sent_us"))
+            names = rows["device"].combine_chunks().dictionary_encode()
+            device = np.asarray(names.indices.to_numpy(), dtype=np.int64)
+            writes = Writes(device, t_us, lat, lon, np.full(len(t_us), -1), names.dictionary)
+            asking, first = self.requests.asking_for(t_us)
+            counts.append(_counts_of(policy, late_points(writes, sent_us, asking, self.completeness), first))
+        return pa.concat_tables(counts)
+
+
+def _counts_of(policy: int, by_read: NDArray[np.int64], first: int) -> pa.Table:
+    """Return the counts of a policy by read, from a first one on, as a table without zeros."""
+    reads = np.flatnonzero(by_read)
+    columns = [np.full(len(reads), policy), first + reads, by_read[reads]]
+    return pa.table(columns, names=COUNTS.names).cast(COUNTS)
+
+
+def _counted(writers: Writers, requests: ReadRequests) -> ReadRequests:
+    """Count the points of other devices in all answers."""
+    counts = writers.count(_CountPoints(requests))
+    return replace(requests, others=_by_read(counts, 0, len(requests.table)))
+
+
+def _by_read(counts: pa.Table, policy: int, reads: int) -> NDArray[np.int64]:
+    """Return the counts of a policy by read."""
+    of_policy = counts.filter(pc.equal(counts["policy"], policy))
+    by_read = np.zeros(reads, dtype=np.int64)
+    by_read[of_policy["read"].to_numpy()] = of_policy["points"].to_numpy()
+    return by_read
+
+
+@dataclass(frozen=True)
+class _FirstReads:
+    """A bound: each write goes when it is first read; by some reads only, those that are left of all."""
+
+    left: ReadRequests | None
+
+    def due_us(self, writes: Writes) -> NDArray[np.int64]:
+        """Return the time by which each write must be sent."""
+        return writes.first_us if self.left is None else writes.seen_by(self.left).first_us
+
+
+@dataclass(frozen=True)
+class _SendTested:
+    """Send the tested writes of some devices by each policy; the others come at once.
+
+    Returns ids and numbers of writes of the devices, their sums of messages, points, bytes and energy by
+    policy, and the late writes of each policy.
+    """
+
+    turn: _Turn
+    policies: tuple[BatchPolicy, ...]
+    radio: RadioModel
+
+    def __call__(
+        self, writes: Writes
+    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]], pa.Table]:
+        tested = writes.take(~self.turn.is_learnt(writes))
+        present = np.unique(tested.device)
+        ids = device_ids(tested.names.take(pa.array(present)).to_pylist())
+        sums = np.zeros((len(self.policies), len(present), 4))
+        late = [LATE.empty_table()]
+        for number, (policy, of_policy) in enumerate(zip(self.policies, sums, strict=True)):
+            sent_us = batches(tested, policy.due_us(tested)).sent_us
+            device, at_us, count = _contents(tested, sent_us)
+            taken = self.radio.messages(device, at_us, count)
+            spent = np.column_stack([np.ones(len(device)), count, taken.bytes, taken.radio_mj])
+            of_policy[:] = sums_by(np.searchsorted(present, device), spent, len(present))
+            late.append(_late_writes(number, tested, sent_us))
+        rows = np.bincount(np.searchsorted(present, tested.device), minlength=len(present))
+        return (ids, rows, sums), pa.concat_tables(late)
+
+
+def _late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.Table:
+    """Return the writes that a policy sends after another device has read them."""
+    rows = np.flatnonzero(sent_us > writes.first_us)
+    late = writes.take(rows)
+    names = writes.names.take(pa.array(late.device))
+    columns = [np.full(len(rows), policy), names, late.t_us, late.lat, late.lon, sent_us[rows]]
+    return pa.table(columns, names=LATE.names).cast(LATE)
+
+
+@dataclass(frozen=True)
+class _WriteStudy:
+    """Policies over the writes of a fleet."""
+
+    writers: Writers
+    fleet: Fleet
+    requests: ReadRequests
+    completeness: float | None
+    radio: RadioModel
+
+    def learn(
+        self,
+        policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
+        turn: _Turn,
+        by: Groups,
+        seed: int,
+    ) -> tuple[tuple[BatchPolicy, ...], int]:
+        """Train what has to be learnt, and find the bounds; return all, and the devices learnt from."""
+        train, devices = None, 0
+        learnt: list[BatchPolicy] = []
+        for policy in policies:
+            if isinstance(policy, BatchBound):
+                learnt.append(self._first_reads(policy, turn))
+            elif isinstance(policy, BatchLearner):
+                if train is None:
+                    train, devices = self._sample(turn, seed)
+                learnt.append(policy.learn(train, self.requests, by, self.completeness))
+            else:
+                learnt.append(policy)
+        return tuple(learnt), devices
+
+    def _sample(self, turn: _Turn, seed: int) -> tuple[Writes, int]:
+        """Return the writes that trees are learnt from, and of how many devices they are."""
+        counted = Fleet.of(self.writers.map(_CountLearnt(turn)))
+        chosen = np.zeros(len(self.fleet.ids), dtype=np.bool_)
+        chosen[self.fleet.numbers(counted.ids[counted.sample(seed, MAX_LEARNT_WRITES)])] = True
+        return self.writers.gather(self.fleet, chosen, turn.past_us), int(chosen.sum())
+
+    def _first_reads(self, bound: BatchBound, turn: _Turn) -> _FirstReads:
+        if bound.match is None:
+            return _FirstReads(None)
+        send = _SendTested(turn, (bound.match,), self.radio)
+        _, late = self.writers.late(send, _CountLate(self.requests, None))
+        given_up = _by_read(late, 0, len(self.requests.table)) > 0
+        return _FirstReads(self.requests.but_for(given_up))
+
+    def measure(self, policies: tuple[BatchPolicy, ...], turn: _Turn) -> tuple[list[list[float]], int]:
+        """Return the measures of policies, and the number of writes that were tested.
+
+        Sums are added by device in the order of their names.
+        """
+        count = _CountLate(self.requests, self.completeness)
+        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), count)
+        order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
+        writes = int(sum(rows.sum() for _, rows, _ in replays))
+        sums = np.concatenate([of for _, _, of in replays], axis=1)[:, order]
+        nothing = np.zeros(len(order), dtype=np.int64)
+        measured = []
+        for number, of_policy in enumerate(sums):
+            messages, points, *of_radio = (sums_by(nothing, of_policy, 1)[0] / writes).tolist()
+            lacking = self.requests.lack(_by_read(late, number, len(self.requests.table)), self.completeness)
+            measured.append([messages, points, float(lacking.mean()), *of_radio])
+        return measured, writes
+
+
+def _tenth(devices: NDArray[np.int64], turn: int) -> NDArray[np.int64]:
+    """Return a tenth of the devices, another in each turn; two at least."""
+    parts = min(_TENTHS, len(devices) // 2)  # one device alone would tell nothing about another
+    if parts < 2:
+        raise too_few("devices", len(devices), 4)
+    return devices[turn % parts :: parts]
 
 
 def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
     """Choose a tenth of the devices to learn from, another in each turn; two at least."""
-    devices = np.unique(writes.device)
-    parts = min(_TENTHS, len(devices) // 2)  # one device alone would tell nothing about another
-    if parts < 2:
-        raise too_few("devices", len(devices), 4)
-    return np.isin(writes.device, devices[turn % parts :: parts])
-
-
-def _parts(writes: Writes, folds: Folds, repeats: int) -> list[NDArray[np.bool_]]:
-    """Choose what is learnt from, in each turn."""
-    if folds == "device":
-        return [trained_on(writes, turn) for turn in range(repeats)]
-    day = writes.t_us // _US_PER_DAY
-    days = np.unique(day)
-    parts = min(_TENTHS, len(days) // 2)
-    if parts < 2:
-        raise too_few("days", len(days), 4)
-    return [np.isin(day, days[: len(days) // parts])]
-
-
-def _shares(
-    policy: BatchPolicy | BatchLearner | BatchBound,
-    train: Writes,
-    writes: Writes,
-    is_tested: NDArray[np.bool_],
-    requests: ReadRequests,
-    by: Groups,
-    radio: RadioModel,
-    completeness: float | None,
-) -> list[float]:
-    """Replay a policy for the tested writes; the others come at once. A part of the devices is in memory."""
-    if isinstance(policy, BatchLearner):
-        policy = policy.learn(train, requests, by, completeness)
-    due_us = _due(policy, writes, is_tested, requests)
-    sent_us = writes.t_us.copy()
-    spent = np.zeros(4)  # messages, points, bytes, energy
-    for rows in writes.parts():
-        part = writes.take(rows).take(is_tested[rows])
-        sent = batches(part, due_us(part, rows))
-        sent_us[rows][is_tested[rows]] = sent.sent_us
-        taken = radio.messages(*_contents(part, sent.sent_us))
-        spent += [sent.messages, sent.points, taken.bytes.sum(), taken.radio_mj.sum()]
-    messages, points, *of_radio = (spent / np.count_nonzero(is_tested)).tolist()
-    return [messages, points, float(missed(writes, sent_us, requests, completeness).mean()), *of_radio]
-
-
-def _due(
-    policy: BatchPolicy | BatchBound, writes: Writes, is_tested: NDArray[np.bool_], requests: ReadRequests
-) -> Callable[[Writes, slice], NDArray[np.int64]]:
-    """Return the function that says when the tested writes among some rows must be sent."""
-    if isinstance(policy, BatchBound):
-        bound = np.full(len(is_tested), NEVER_US)
-        bound[is_tested] = bound_us(policy.match, writes.take(is_tested), requests)
-        return lambda part, rows: bound[rows][is_tested[rows]]
-    return lambda part, rows: policy.due_us(part)
+    return np.isin(writes.device, _tenth(np.unique(writes.device), turn))
 
 
 def _contents(

@@ -22,6 +22,11 @@ class Measures:
     folds: NDArray[np.float64]
 
 
+def sums_by(number: NDArray[np.int64], rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Add rows by number, one after the other, so that the sums depend on the order of the rows alone."""
+    return np.column_stack([np.bincount(number, column, minlength=count) for column in rows.T])
+
+
 def shares(measures: Measures, names: Sequence[str]) -> dict[str, float]:
     """Name the measures, each with ``…_low`` and ``…_high``."""
     row: dict[str, float] = {}

@@ -27,6 +27,7 @@ class Pairs:
     Reads have ``points`` in their answer; the pairs of read ``i`` are ``first[i]:first[i + 1]``, by earlier
     read. Pairs hold the numbers of both reads, their distance, and how complete the ``cached`` answer is.
     ``device`` numbers the devices of these reads; ``ids`` are the same for a device in other reads, too.
+    ``names`` are those of the devices, in the order of their numbers; None: not known.
     """
 
     device: NDArray[np.int64]
@@ -44,6 +45,7 @@ class Pairs:
     age_s: NDArray[np.float64]
     distance_km: NDArray[np.float64]
     written: WrittenPlaces | None = None
+    names: pa.Array | None = None
 
     @classmethod
     def of(cls, labels: Any, reads: Any, positions: Any = None) -> Pairs:
@@ -60,6 +62,13 @@ class Pairs:
             reads = reads.append_column("read_id", pa.array(read_ids(reads)))
         reads = reads.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
         ids = np.asarray(reads["read_id"].to_numpy(), dtype=np.int64)
+        if len(np.unique(ids)) < len(ids):
+            raise TraceContentError(
+                "Some reads have the same read_id.",
+                found=f"{len(np.unique(ids)):,} ids of {len(ids):,} reads",
+                expected="each read once",
+                remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
+            )
         cached_ids = labels["cached_read_id"].combine_chunks()
         whole = labels.filter(cached_ids.is_valid())
         by_id = np.argsort(ids)
@@ -68,12 +77,7 @@ class Pairs:
             numbers = np.asarray(rows[column].to_numpy(), dtype=np.int64)
             at = np.minimum(np.searchsorted(ids, numbers, sorter=by_id), max(len(ids) - 1, 0))
             if len(numbers) and (not len(ids) or not np.array_equal(ids[by_id[at]], numbers)):
-                raise TraceContentError(
-                    "These labels are of other reads.",
-                    found=f"labels of {len(numbers):,} rows, {len(ids):,} reads",
-                    expected="labels that label_reads made of these reads",
-                    remedy="label the reads again",
-                )
+                raise other_reads(len(numbers), len(ids))
             return by_id[at] if len(numbers) else numbers
 
         if len(labels) - len(whole) != len(ids):
@@ -96,7 +100,7 @@ class Pairs:
         written = None
         if positions is not None:
             numbers = {name: number for number, name in enumerate(names.dictionary.to_pylist())}
-            written = WrittenPlaces.of(arrow(positions), numbers)
+            written = WrittenPlaces.of(positions, numbers)
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
             ids=device_ids(names.dictionary.to_pylist()),
@@ -113,6 +117,7 @@ class Pairs:
             age_s=(t_us[read] - t_us[cached]) / US_PER_S,
             distance_km=distance_km(lat[read], lon[read], lat[cached], lon[cached]),
             written=written,
+            names=names.dictionary,
         )
 
     def since(self, t_us: int) -> Pairs:
@@ -130,6 +135,10 @@ class Pairs:
         kept = known and known.take(np.isin(known.device, devices) | (known.device < 0))
         return self._of(np.isin(self.device, devices), kept)
 
+    def of_readers(self, devices: NDArray[np.int64]) -> Pairs:
+        """Return the reads of these devices, and all that was written."""
+        return self._of(np.isin(self.device, devices), self.written)
+
     def _of(self, reads: NDArray[np.bool_], written: WrittenPlaces | None) -> Pairs:
         number = np.cumsum(reads) - 1
         rows = reads[self.read] & reads[self.cached]
@@ -138,7 +147,14 @@ class Pairs:
         of_pair = {name: getattr(self, name)[rows] for name in _OF_PAIR}
         first, cached = np.searchsorted(read, np.arange(int(reads.sum()) + 1)), number[self.cached[rows]]
         return Pairs(
-            ids=self.ids, first=first, read=read, cached=cached, written=written, **of_read, **of_pair
+            ids=self.ids,
+            names=self.names,
+            first=first,
+            read=read,
+            cached=cached,
+            written=written,
+            **of_read,
+            **of_pair,
         )
 
     def folds(self, count: int) -> Iterator[tuple[NDArray[np.bool_], Pairs, Pairs]]:
@@ -160,6 +176,16 @@ class Pairs:
         """Return the reads of each device, as slices."""
         edges = [0, *(np.flatnonzero(np.diff(self.device)) + 1).tolist(), len(self.device)]
         return [slice(a, b) for a, b in pairwise(edges) if b > a]
+
+
+def other_reads(labels: int, reads: int) -> TraceContentError:
+    """Return the error for labels that are of other reads."""
+    return TraceContentError(
+        "These labels are of other reads.",
+        found=f"labels of {labels:,} rows, {reads:,} reads",
+        expected="labels that label_reads made of these reads",
+        remedy="label the reads again",
+    )
 
 
 def arrow(table: Any) -> pa.Table:

@@ -66,12 +66,11 @@ class GrownTree:
             criterion="entropy", max_leaf_nodes=_MAX_LEAVES, min_samples_leaf=smallest, random_state=0
         )
         model.fit(features[::step], truth[::step])
-        self.model = model
         nodes: Any = model.tree_
-        self.feature: NDArray[np.int64] = nodes.feature
-        self.threshold: NDArray[np.float64] = nodes.threshold
-        self.left: NDArray[np.int64] = nodes.children_left
-        self.right: NDArray[np.int64] = nodes.children_right
+        self.feature: NDArray[np.int64] = nodes.feature.copy()  # else it would hold the whole model
+        self.threshold: NDArray[np.float64] = nodes.threshold.copy()
+        self.left: NDArray[np.int64] = nodes.children_left.copy()
+        self.right: NDArray[np.int64] = nodes.children_right.copy()
         self.unknown = np.where(nodes.missing_go_to_left.astype(np.bool_), self.left, self.right)
         self.size, self.classes = len(truth), classes
         self.parent = np.full(nodes.node_count, -1, dtype=np.int64)
@@ -89,10 +88,22 @@ class GrownTree:
             self.counts[self.parent[node]] += self.counts[node]
 
     def leaf_of(self, features: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Find the leaf of each row."""
-        if not len(features):
-            return np.zeros(0, dtype=np.int64)
-        return np.asarray(self.model.apply(features), dtype=np.int64)
+        """Find the leaf of each row, as scikit-learn does, which Spark's executors may not have."""
+        leaf = np.zeros(len(features), dtype=np.int64)
+        columns = np.ascontiguousarray(features.T)
+        waiting = [(0, np.arange(len(features)))]
+        while waiting:
+            node, rows = waiting.pop()
+            left, right = int(self.left[node]), int(self.right[node])
+            if left < 0 or not len(rows):
+                leaf[rows] = node
+                continue
+            values = columns[self.feature[node]][rows].astype(np.float64)
+            goes_left = values <= self.threshold[node]
+            if self.unknown[node] == left:
+                goes_left |= np.isnan(values)
+            waiting += [(left, rows[goes_left]), (right, rows[~goes_left])]
+        return leaf
 
     def cuts(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return for each node the price of a leaf, in cost a row, at which it is pruned to one.

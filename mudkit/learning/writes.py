@@ -91,7 +91,7 @@ class Writes:
         lat, lon = (np.asarray(positions[name].combine_chunks().to_numpy()) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
-    def take(self, rows: NDArray[np.bool_] | slice) -> Writes:
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64] | slice) -> Writes:
         """Return the chosen writes; a slice copies nothing."""
         names = "device", "t_us", "lat", "lon", "first_us"
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
@@ -177,6 +177,22 @@ class ReadRequests:
         """Return the other reads."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
 
+    def asking_for(self, t_us: NDArray[np.int64]) -> tuple[ReadRequests, int]:
+        """Return the reads whose answers may have points of these times, and the number of the first."""
+        if not len(t_us):
+            return ReadRequests(self.table.slice(0, 0)), 0
+        at_us, longest_us = self._times
+        first = int(np.searchsorted(at_us, t_us.min()))
+        past = int(np.searchsorted(at_us, t_us.max() + longest_us))
+        others = None if self.others is None else self.others[first:past]
+        return ReadRequests(self.table.slice(first, past - first), others), first
+
+    @cached_property
+    def _times(self) -> tuple[NDArray[np.int64], int]:
+        """Time of each read, and the longest window."""
+        window_us = np.rint(self.table["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+        return epoch_us(self.table["ts"]), int(window_us.max())
+
     @cached_property
     def prepared(self) -> Reads:
         """The reads, in the same order, prepared for matching with points."""
@@ -186,13 +202,23 @@ class ReadRequests:
 
     def counted(self, writes: Writes) -> ReadRequests:
         """Return the reads with their number of others' points, if these writes are all that there is."""
+        return replace(self, others=self.points_in(writes))
+
+    def points_in(self, writes: Writes) -> NDArray[np.int64]:
+        """Count the points of other devices among some writes, by read."""
         others = np.zeros(len(self.table), dtype=np.int64)
         for counts in self.prepared.count(writes.points(self.prepared)):
             if counts.cached is None:
                 at = pc.index_in(self.table["read_id"], value_set=pa.array(counts.read))
                 known = at.is_valid().to_numpy()
                 others[known] = counts.others[at.drop_null().to_numpy()]
-        return replace(self, others=others)
+        return others
+
+    def lack(self, late: NDArray[np.int64], completeness: float | None) -> NDArray[np.bool_]:
+        """Return which reads miss writes, by their number of late points: see :func:`missed`."""
+        if completeness is None or completeness == 1:
+            return late > 0
+        return self.has(late) < completeness
 
     def has(self, late: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the completeness of each answer when this number of others' points has not come."""
@@ -282,12 +308,26 @@ def missed(
     than this share of what others wrote has come. What they wrote are the points that were counted for the
     requests, else those among these writes.
     """
+    if completeness is not None and completeness < 1 and requests.others is None:
+        requests = requests.counted(writes)
+    return requests.lack(late_points(writes, sent_us, requests, completeness), completeness)
+
+
+def late_points(
+    writes: Writes,
+    sent_us: NDArray[np.int64],
+    requests: ReadRequests,
+    completeness: float | None = None,
+) -> NDArray[np.int64]:
+    """Count the writes of other devices that have not come for each read whose answer should hold them.
+
+    Where one is enough (see :func:`missed`), 1 stands for any number. Counts of writes of other devices add
+    up: see :meth:`ReadRequests.lack`.
+    """
     is_late = sent_us > writes.first_us  # of the others no read misses any
     if completeness is not None and completeness < 1:
-        requests = requests if requests.others is not None else requests.counted(writes)
         prepared = requests.prepared
-        late_points = prepared.late(writes.points(prepared), sent_us, np.flatnonzero(is_late))
-        return requests.has(late_points) < completeness
+        return prepared.late(writes.points(prepared), sent_us, np.flatnonzero(is_late))
     late = np.flatnonzero(is_late)
     late = late[np.argsort(writes.t_us[late], kind="stable")]
     owner, t_us, lat, lon = writes.device[late], writes.t_us[late], writes.lat[late], writes.lon[late]
@@ -318,7 +358,7 @@ def missed(
         rows = np.repeat(first[reads[part]] - begins, counts[part]) + np.arange(counts[part].sum())
         asking = np.repeat(reads[part], counts[part])
         is_missed[asking[lacks(asking, rows)]] = True
-    return is_missed
+    return is_missed.astype(np.int64)
 
 
 def batch_shares(

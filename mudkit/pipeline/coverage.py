@@ -13,6 +13,10 @@ and those of other devices another one. Two reads of a device have the same own 
 count of ``others[read] & row[earlier]`` is the number of others' points that both answers have. The first
 read of a point is found by iterating over the reads in order of time, a few at once, with the remaining
 points.
+
+A cached answer serves the next :data:`MAX_SERVED` reads of its device at most, within the horizon. So a
+device that reads each second has 360 pairs for each read, not one for each second of the horizon; that is
+part of what a cache is, and the counts of all pairs, replays and the bound are exact for it.
 """
 
 from __future__ import annotations
@@ -33,6 +37,9 @@ from mudkit.units import US_PER_S, Box, box_bounds
 
 NOTHING = -1
 """Number that stands for no read."""
+
+MAX_SERVED = 360
+"""Reads that a cached answer may serve, at most: as many as a device makes in two hours every 20 seconds."""
 
 _PIECE_POINTS = 4096  # ranks of a piece fit 16 bits, and a block of reads by a piece stays in cache
 _BLOCK_READS = 128
@@ -131,9 +138,10 @@ class Reads:
     """Reads in order of time and id, prepared for matching with points.
 
     A read has times in ``(start_us, end_us]``; ``end_us`` ascends. `device` is the place of its device in
-    `names`. `by_device` are numbers of reads by device and time; earlier reads of the same device within the
-    horizon are ``by_device[first_earlier[r]:past_earlier[r]]``, of two reads at the same time neither is
-    earlier. Reads before `first_counted` are only there as cached ones of others.
+    `names`. `by_device` are numbers of reads by device and time; earlier reads of the same device whose
+    answers may serve it are ``by_device[first_earlier[r]:past_earlier[r]]``: those within the horizon, the
+    last :data:`MAX_SERVED` at most. Of two reads at the same time neither is earlier. Reads before
+    `first_counted` are only there as cached ones of others.
     """
 
     ids: NDArray[np.int64]
@@ -169,6 +177,7 @@ class Reads:
             rows = by_device[a:b]
             first[rows] = a + np.searchsorted(t_us[rows], t_us[rows] - horizon_us, side="left")
             past[rows] = a + np.searchsorted(t_us[rows], t_us[rows], side="left")
+            first[rows] = np.maximum(first[rows], past[rows] - MAX_SERVED)
         box = box_bounds(table["lat"].to_numpy(), table["lon"].to_numpy(), table["box_km"].to_numpy())
         ids = np.asarray(table["read_id"].to_numpy(), dtype=np.int64)
         counted = 0 if since_us is None else int(np.searchsorted(t_us, since_us))

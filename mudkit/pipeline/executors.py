@@ -131,7 +131,7 @@ def _worker_problem(spark: Any, text: str) -> EnvironmentProblem | None:
     )
 
 
-_dumps: Callable[[Any], bytes] = cloudpickle.dumps
+dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 _WAVE_BYTES = 16 << 20
 _WAVE_ITEMS = 1024
@@ -171,7 +171,7 @@ def spread(spark: SparkSession, description: str = "spread") -> Callable[..., It
     def spread_map(function: Callable[..., Any], *iterables: Iterable[Any]) -> Iterator[Any]:
         if not iterables:
             raise TypeError("a map needs at least one iterable")
-        code = _dumps(function)
+        code = dumps(function)
         return _results(spark, description, code, zip(*iterables, strict=False))
 
     return spread_map
@@ -186,10 +186,7 @@ def _results(
             table = _run_wave(spark, code, [payload for _, payload in wave])
         results = table.sort_by("number")
         for (shown, _), failed, result in zip(wave, results["failed"], results["result"], strict=True):
-            number = next(numbers)
-            if failed.as_py():
-                raise _error(result.as_py(), number, shown)
-            yield cloudpickle.loads(result.as_py())
+            yield result_of(failed.as_py(), result.as_py(), f"item {next(numbers)}: {shown}")
 
 
 def _waves(items: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[str, bytes]]]:
@@ -198,7 +195,7 @@ def _waves(items: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[str, bytes]]
     size = 0
     for item in items:
         shown = repr(item[0] if len(item) == 1 else item)
-        payload = _dumps(item)
+        payload = dumps(item)
         if wave and (size + len(payload) > _WAVE_BYTES or len(wave) == _WAVE_ITEMS):
             yield wave
             wave, size = [], 0
@@ -222,34 +219,42 @@ def _run_wave(spark: SparkSession, code: bytes, payloads: list[bytes]) -> pa.Tab
 
 def _one(code: bytes, payload: bytes) -> dict[str, Any]:
     """Call the function on one item in a task; return its result or error, pickled."""
+    return outcome_of(lambda: cloudpickle.loads(code)(*cloudpickle.loads(payload)))
+
+
+def outcome_of(call: Callable[[], Any]) -> dict[str, Any]:
+    """Return what a call in a task returns or raises, as ``failed, result``, the result pickled."""
     try:
-        function, arguments = cloudpickle.loads(code), cloudpickle.loads(payload)
-        return {"failed": False, "result": _dumps(function(*arguments))}
+        return {"failed": False, "result": dumps(call())}
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         try:
-            outcome = _dumps((error, text))
+            outcome = dumps((error, text))
             cloudpickle.loads(outcome)  # some can be pickled but not unpickled
         except Exception:
-            outcome = _dumps((None, text))
+            outcome = dumps((None, text))
         return {"failed": True, "result": outcome}
 
 
-def _error(outcome: bytes, number: int, shown: str) -> BaseException:
-    error, text = cloudpickle.loads(outcome)
+def result_of(failed: bool, result: bytes, item: str) -> Any:
+    """Return what a call in a task returned, or raise its error with a note that names the item."""
+    value = cloudpickle.loads(result)
+    if not failed:
+        return value
+    error, text = value
     if error is None:
-        return SimulationProblem(
+        raise SimulationProblem(
             "A function that was spread met an error that cannot be sent back.",
-            where=f"item {number}: {shown}",
+            where=item,
             found=text.strip().splitlines()[-1],
             expected="a result, or an error that can be pickled",
             remedy=f"what the task said:\n{text}",
         )
     assert isinstance(error, BaseException)
-    error.add_note(f"item {number}: {shown}")
+    error.add_note(item)
     if not isinstance(error, MudkitError):
         error.add_note(f"in a task of Spark:\n{text}")
-    return error
+    raise error
 
 
 def merged_batches(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.Table]:

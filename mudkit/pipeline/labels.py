@@ -41,8 +41,9 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     answer of an earlier read ``p`` of the same device has those of them that are also in ``p``'s box and in
     ``(t_p - window, t_p]``. What the device wrote itself it holds: such points are part of the answer, but
     only those of other devices can be missing, and only they count for the completeness. Counts are exact.
-    Reads are sent with the job (about 60 bytes each); positions are read once, best in order of time, as in a
-    trace folder.
+    A cached answer serves at most the next 360 reads of its device, so that a device that reads each second
+    has a bounded number of pairs. Reads are sent with the job (about 60 bytes each); positions are read once,
+    best in order of time, as in a trace folder.
 
     Parameters
     ----------
@@ -51,15 +52,16 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     reads : DataFrame
         The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
     horizon_s : float
-        Age up to which an answer counts as cached. Of two reads at the same time neither is earlier.
+        Age up to which an answer counts as cached, in seconds. Of two reads at the same time neither is
+        earlier.
 
     Returns
     -------
     DataFrame
         ``read_id, cached_read_id, points, others, missing, completeness``: for each read one row with
         ``cached_read_id`` null (nothing cached: all points of other devices are missing) and one for each
-        earlier read within the horizon. ``others`` are the points of other devices; ``completeness`` is
-        ``1 - missing / others``, and 1 where they wrote none.
+        earlier read within the horizon (the last 360 of them). ``others`` are the points of other devices;
+        ``completeness`` is ``1 - missing / others``, and 1 where they wrote none.
 
     Raises
     ------

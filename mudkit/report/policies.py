@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from mudkit import intervals
 from mudkit.intervals import Interval
 from mudkit.learning import FixedRule, RadioModel
+from mudkit.learning.bound import fewest_sends, fewest_sends_by_stale
 from mudkit.learning.costs import read_costs
 from mudkit.learning.evaluate import READ_MEASURES, measures_by_read
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, fewest_sends_by_stale, replay
+from mudkit.learning.replay import SENT, replay
 from mudkit.learning.search import Choice, Recommendation, replay_rules
 
 RULE, HINDSIGHT = "fixed rule", "with hindsight"

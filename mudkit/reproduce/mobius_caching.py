@@ -18,6 +18,7 @@ import mudkit
 from mudkit import trace
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch, FixedRule
+from mudkit.learning.bound import fewest_sends
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import (
     interpolate_frontier,
@@ -26,7 +27,7 @@ from mudkit.learning.frontier import (
     write_frontier,
 )
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers
+from mudkit.learning.replay import SENT, replay, stale_answers
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing

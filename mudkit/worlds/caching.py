@@ -17,11 +17,12 @@ from mudkit.checks import Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
+from mudkit.learning.bound import fewest_sends_by_stale
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.evaluate import mistake_costs
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads, ReadTrees
-from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay, stale_reads
+from mudkit.learning.replay import SENT, replay, stale_reads
 from mudkit.learning.trees import Groups
 from mudkit.sources.streams import Stream
 from mudkit.words import Label, add_labels

@@ -20,11 +20,12 @@ from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
+from mudkit.learning.bound import fewest_sends
 from mudkit.learning.costs import Costs
 from mudkit.learning.evaluate import decide_out_of_fold
 from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, NearAndRecent, ReadPolicy, ShippedPolicy, WritePolicy

@@ -11,6 +11,7 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from examples import examples
@@ -215,3 +216,32 @@ def test_no_piece_straddles_many_reads(times, max_rows, bursts):
         assert 1 <= len(t_us[piece]) <= max_rows
         between = np.diff(np.searchsorted(reads.end_us, t_us[piece]))
         assert not (between > coverage._BLOCK_READS).any()
+
+
+def test_device_that_reads_each_second_has_few_pairs():
+    """Label three hours of a read a second: 360 pairs for each read, not the 7,200 seconds of the horizon.
+
+    An answer serves the next 360 reads (issue 66, 5); what is labelled is counted exactly.
+    """
+    seconds = 10_800
+    reads = build_table([("a", second, (0, 0), 2, 20) for second in range(seconds)])
+    prepared = Reads.of(reads, 7200.0)
+    read, cached = prepared.pairs(0, seconds)
+    assert len(read) == 360 * seconds - 360 * 361 // 2
+    assert np.array_equal(np.unique(read - cached), np.arange(1, 361))
+    # Another device writes each second: an answer of a second ago lacks one of twenty, an old one all.
+    labels = read_labels(*_some_seconds(reads, 370), 7200.0).to_pandas()
+    labels = labels.dropna().sort_values("read_id").merge(_numbers(reads), on="read_id")
+    labels = labels.merge(_numbers(reads).rename(columns=lambda name: f"cached_{name}"), on="cached_read_id")
+    age = labels["number"] - labels["cached_number"]
+    assert (labels["missing"] == np.minimum(age, labels["others"])).all()
+
+
+def _some_seconds(reads, seconds):
+    """Return the points of another device, one a second, and the reads of these seconds."""
+    some = reads.slice(0, seconds)
+    return some.select(["ts", "lat", "lon"]).append_column("device", pa.array(["b"] * seconds)), some
+
+
+def _numbers(reads):
+    return pd.DataFrame({"read_id": read_ids(reads), "number": range(len(reads))})

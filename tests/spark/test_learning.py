@@ -3,10 +3,23 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mudkit import learning, pipeline, trace
-from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
+from mudkit.errors import TraceContentError
+from mudkit.learning import (
+    Always,
+    Batch,
+    BatchBound,
+    BatchTree,
+    Bound,
+    FixedRule,
+    Tree,
+    devices,
+    evaluate,
+    evaluate_batches,
+)
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
 from mudkit.reproduce.row import judge, say_nothing
@@ -18,11 +31,60 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def labelled(spark, tmp_path_factory):
+def frames(spark, tmp_path_factory):
+    """Return positions and reads of a generated trace, and labels of these."""
     folder = tmp_path_factory.mktemp("trace") / "t"
     trace.generate(40, 10, 3, towns=8, path=folder)
     positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
-    return pipeline.label_reads(positions, reads).toArrow(), reads.toArrow()
+    return positions, reads, pipeline.label_reads(positions, reads)
+
+
+@pytest.fixture(scope="module")
+def labelled(frames):
+    _, reads, labels = frames
+    return labels.toArrow(), reads.toArrow()
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("folds", ["device", "time"])
+def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds, monkeypatch):
+    """Compare trees, costs and intervals to the last bit (scale.md: equal to the local path)."""
+    monkeypatch.setattr(evaluate, "MAX_LEARNT_PAIRS", 500)  # of 1,100
+    positions, reads, labels = frames
+    policies = [FixedRule(), Tree("freshness", "dense"), Bound()]
+    options = {"stale": "completeness", "completeness": 0.9, "folds": folds, "seed": 1}
+    here = learning.evaluate_reads(*labelled, policies, **options, positions=positions.toArrow())
+    on_spark = learning.evaluate_reads(
+        labels, reads.drop("read_id"), policies, **options, positions=positions
+    )
+    pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
+    assert on_spark.attrs["sample"] == here.attrs["sample"]
+    assert 0 < on_spark["learnt_devices"][1] < on_spark.attrs["sample"]["of"] == 40
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize(("folds", "completeness"), [("device", None), ("time", 0.9)])
+def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
+    spark, frames, folds, completeness, monkeypatch
+):
+    monkeypatch.setattr(evaluate_batches, "MAX_LEARNT_WRITES", 3000)
+    monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 2)
+    positions, reads, _ = frames
+    firsts = pipeline.label_writes(positions, reads)
+    policies = [Batch(10), Batch(30), BatchTree(match=Batch(30))]
+    policies += [] if completeness else [BatchBound(), BatchBound(Batch(30))]
+    options = {"folds": folds, "repeats": 1, "completeness": completeness}
+    here = learning.evaluate_writes(*(of.toArrow() for of in (firsts, positions, reads)), policies, **options)
+    on_spark = learning.evaluate_writes(firsts, positions, reads, policies, **options)
+    pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
+    assert on_spark.attrs["sample"] == here.attrs["sample"]
+    assert 2 <= on_spark["learnt_devices"][2] < (4 if folds == "device" else 40)
+
+
+def test_labels_of_other_reads_are_refused_by_tasks(frames):
+    _, reads, labels = frames
+    with pytest.raises(TraceContentError, match="labels are of other reads"):
+        learning.evaluate_reads(labels, reads.where("device > 'car-010'"), [Always()])
 
 
 def test_tree_costs_less_than_the_rule(labelled):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeClassifier
 
 from mudkit.errors import ParameterError
 from mudkit.learning import delay_costs, export_policy
@@ -36,12 +37,25 @@ def learn_writes(rows=4000, seed=2):
     return LearntWrites(learn(known, truth, np.arange(rows) % 20, costs), costs)
 
 
+def learn_with_model(make):
+    """Return what a function learns, and scikit-learn's model of all rows, which is fitted last."""
+    models, fit = [], DecisionTreeClassifier.fit
+
+    def fit_and_keep(model, *data):
+        models.append(model)
+        return fit(model, *data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecisionTreeClassifier, "fit", fit_and_keep)
+        return make(), models[-1]
+
+
 def draw_inputs(learnt, count, seed=3):
     """Draw random values, many of them at or next to thresholds, some unknown."""
     rng = np.random.default_rng(seed)
     grown = learnt.tree.grown
     inner = np.flatnonzero(grown.left >= 0)
-    values = rng.normal(0, 1.5, (count, grown.model.n_features_in_))
+    values = rng.normal(0, 1.5, (count, len(learnt.names)))
     node = rng.choice(inner, count)
     thresholds = grown.threshold[node]
     offset = rng.choice([-1e-9, -1e-15, 0.0, 1e-15, 1e-9], count)
@@ -54,16 +68,17 @@ def draw_inputs(learnt, count, seed=3):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("make", "count"), [(learn_reads, INPUTS), (learn_writes, INPUTS // 10)])
 def test_export_decides_as_scikit_learn_on_a_million_inputs(make, count):
-    learnt = make()
+    learnt, model = learn_with_model(make)
     shipped = export_policy(learnt, manifest={"seed": 1})
     values = draw_inputs(learnt, count)
-    by_sklearn = learnt.tree.grown.model.apply(values.astype(np.float32))
+    by_sklearn = model.apply(values.astype(np.float32))
+    assert np.array_equal(learnt.tree.grown.leaf_of(values.astype(np.float32)), by_sklearn)
     actions = shipped.document["actions"]
     number = {action: i for i, action in enumerate(actions)}
     decisions = np.array([number[shipped.decide(row)] for row in values.tolist()])
     assert np.array_equal(decisions, learnt.tree.action[by_sklearn])
     assert len(np.unique(decisions)) >= 2
-    assert 2 <= shipped.document["manifest"]["leaves"] < learnt.tree.grown.model.tree_.n_leaves
+    assert 2 <= shipped.document["manifest"]["leaves"] < model.tree_.n_leaves
 
 
 FLOAT32 = st.one_of(

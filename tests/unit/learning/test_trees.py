@@ -39,7 +39,7 @@ def test_all_columns_of_the_cost_matrix_are_used():
 def test_tree_is_pruned_to_splits_that_generalise():
     known, truth, groups = draw_examples()
     trees = grow(known, truth, groups, 2)
-    assert trees.whole.model.tree_.n_leaves > 100
+    assert np.count_nonzero(trees.whole.left < 0) > 100
     tree, decisions = trees.tree(CostMatrix(1.0, 1.0).table())
     assert 2 <= np.count_nonzero(tree.is_leaf) <= 12
     assert np.mean(decisions == truth) > 0.75  # by trees not trained on the row

@@ -9,7 +9,8 @@ from learning_traces import build_labelled_reads
 
 from mudkit import figures
 from mudkit.learning import FixedRule, tree_nodes
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.bound import fewest_sends
+from mudkit.learning.replay import SENT, replay
 from mudkit.widgets import PolicyWorkbench
 from mudkit.widgets.cost_page import CostPage
 from mudkit.worlds import CacheBench

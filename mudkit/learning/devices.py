@@ -1,0 +1,369 @@
+"""Devices whose reads or writes are replayed, in this process or on Spark.
+
+What is computed is a function of the pairs, or the writes, of some whole devices. Of Arrow tables it is
+called in this process, of DataFrames in Spark's tasks, with some devices at a time. Its results are small:
+numbers by device. Results of all devices are put in the order of their names, and added in it, so that no
+figure depends on which devices were together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mudkit.learning.density import WrittenPlaces
+from mudkit.learning.pairs import Pairs, other_reads
+from mudkit.learning.writes import Writes
+from mudkit.trace.schema import device_ids
+from mudkit.units import US_PER_S
+
+MAX_LEARNT_PAIRS: Final = 1_000_000
+"""Pairs from which trees are learnt, at most, but for the last device of the sample."""
+MAX_LEARNT_WRITES: Final = 1_000_000
+"""Writes from which trees are learnt, at most, but for the last device of the sample."""
+_MIN_LEARNT_DEVICES: Final = 20
+"""Devices of a sample, at least, if there are as many: two of each fold."""
+_US_PER_DAY: Final = 86_400 * US_PER_S
+
+Result = TypeVar("Result")
+
+
+class Devices(Protocol):
+    """Labelled reads of devices."""
+
+    def map(self, function: Callable[[Pairs], Result]) -> list[Result]:
+        """Call a function with the pairs of all devices, some devices at a time; results in any order."""
+        ...
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
+        """Return the pairs of chosen devices in this process, with their numbers in a fleet."""
+        ...
+
+
+class Writers(Protocol):
+    """Labelled writes of devices."""
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call a function with the writes of all devices, some devices at a time; results in any order."""
+        ...
+
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call a function that returns a result and late writes, and another that counts these by read.
+
+        Parameters
+        ----------
+        function : callable
+            Function of the writes of some devices; its table has the columns of :data:`LATE`.
+        count : callable
+            Function of some late writes of any devices, ordered by time. Its counts are added; they have the
+            columns of :data:`COUNTS`.
+
+        Returns
+        -------
+        results, counts : list and pyarrow.Table
+        """
+        ...
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call a function that counts some writes of any devices by read; return the sums of its counts."""
+        ...
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Return the writes of chosen devices before a moment in this process."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeviceCounts:
+    """Rows (reads or writes) and examples (pairs or writes) of some devices; their days with rows."""
+
+    names: pa.Array
+    ids: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    examples: NDArray[np.int64]
+    days: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Fleet(DeviceCounts):
+    """Counts of all devices, in the order of their names."""
+
+    @classmethod
+    def of(cls, parts: Sequence[DeviceCounts]) -> Fleet:
+        """Join the counts of devices."""
+        names = pa.concat_arrays([part.names for part in parts] or [pa.array([], pa.string())])
+        order = pc.sort_indices(names)
+        ids, rows, examples, days = (
+            np.concatenate([np.zeros(0, dtype=np.int64), *(getattr(part, name) for part in parts)])
+            for name in ("ids", "rows", "examples", "days")
+        )
+        numbers = order.to_numpy()
+        return cls(names.take(order), ids[numbers], rows[numbers], examples[numbers], np.unique(days))
+
+    @cached_property
+    def by_id(self) -> NDArray[np.int64]:
+        """Numbers of the devices in the order of their ids."""
+        return np.argsort(self.ids)
+
+    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of devices by id."""
+        return self.by_id[np.searchsorted(self.ids, ids, sorter=self.by_id)]
+
+    def sample(self, seed: int, most: int, among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Draw devices until they have as many examples: the same ones in any order.
+
+        Parameters
+        ----------
+        seed : int
+        most : int
+            Number of examples; the last device may bring more.
+        among : ndarray of bool, shape (devices,), optional
+            Devices to draw from; by default all.
+        """
+        order = np.argsort(_drawn(self.ids, seed), kind="stable")
+        if among is not None:
+            order = order[among[order]]
+        before = np.cumsum(self.examples[order]) - self.examples[order]
+        chosen = np.zeros(len(self.ids), dtype=np.bool_)
+        chosen[order] = (before < most) | (np.arange(len(order)) < _MIN_LEARNT_DEVICES)
+        return chosen
+
+
+def _drawn(ids: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+    """Return a random number of each id."""
+    return device_ids([f"{seed} {number}" for number in ids.tolist()]).view(np.uint64)
+
+
+@contextmanager
+def open_devices(labels: Any, reads: Any, positions: Any = None) -> Iterator[Devices]:
+    """Join labels to reads: Arrow tables in this process, DataFrames on Spark.
+
+    Parameters
+    ----------
+    labels, reads : pyarrow.Table or DataFrame
+        The result of ``pipeline.label_reads``, and the reads that were labelled.
+    positions : pyarrow.Table or DataFrame, optional
+        What was written, for features of density.
+    """
+    if isinstance(labels, pa.Table) or isinstance(reads, pa.Table):
+        yield _Here(Pairs.of(labels, reads, positions))
+        return
+    from mudkit.pipeline.devices import rows_by_device  # loads Spark
+
+    with rows_by_device(labels, reads) as rows:
+        yield _Spread(rows, positions)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Reads in this process."""
+
+    pairs: Pairs
+
+    def map(self, function: Callable[[Pairs], Result]) -> list[Result]:
+        """Call the function with all devices."""
+        return [function(self.pairs)]
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
+        """Return the pairs of chosen devices; numbers are the same."""
+        return self.pairs if chosen.all() else self.pairs.of_readers(np.flatnonzero(chosen))
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Reads on Spark: a row for each label, with what is known of its read."""
+
+    rows: Any
+    positions: Any
+
+    def map(self, function: Callable[[Pairs], Result]) -> list[Result]:
+        """Call the function in tasks."""
+        results: list[Result] = self.rows.map(_OfRows(function))
+        return results
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
+        """Collect the pairs of chosen devices."""
+        names = None if chosen.all() else fleet.names.filter(pa.array(chosen))
+        pairs = pairs_of_rows(self.rows.collect(names))
+        written = None
+        if self.positions is not None:
+            numbers = {name: number for number, name in enumerate(fleet.names.to_pylist())}
+            written = WrittenPlaces.of(self.positions, numbers)
+        number = fleet.numbers(pairs.ids)
+        return replace(pairs, device=number[pairs.device], ids=fleet.ids, names=fleet.names, written=written)
+
+
+@dataclass(frozen=True)
+class _OfRows:
+    """Function of the rows of labels of some devices: a function of their pairs."""
+
+    function: Callable[[Pairs], Any]
+
+    def __call__(self, rows: pa.Table) -> Any:
+        return self.function(pairs_of_rows(rows))
+
+
+def pairs_of_rows(rows: pa.Table) -> Pairs:
+    """Return the pairs of labels that were joined with their reads.
+
+    A row without a device has a label of another read, one without points no label.
+    """
+    if rows["device"].null_count:
+        raise other_reads(len(rows), len(rows) - rows["device"].null_count)
+    reads = rows.filter(rows["cached_read_id"].is_null())
+    return Pairs.of(rows.filter(rows["points"].is_valid()), reads)
+
+
+def count_pairs(pairs: Pairs) -> DeviceCounts:
+    """Count the reads and the pairs of some devices."""
+    assert pairs.names is not None
+    count = len(pairs.ids)
+    return DeviceCounts(
+        pairs.names,
+        pairs.ids,
+        np.bincount(pairs.device, minlength=count),
+        np.bincount(pairs.device[pairs.read], minlength=count),
+        np.unique(pairs.t_us // _US_PER_DAY),
+    )
+
+
+def count_writes(writes: Writes) -> DeviceCounts:
+    """Count the writes of some devices."""
+    present, rows = np.unique(writes.device, return_counts=True)
+    names = writes.names.take(pa.array(present))
+    return DeviceCounts(
+        names, device_ids(names.to_pylist()), rows, rows, np.unique(writes.t_us // _US_PER_DAY)
+    )
+
+
+@contextmanager
+def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
+    """Join labels to positions: Arrow tables in this process, DataFrames on Spark.
+
+    Parameters
+    ----------
+    first_reads, positions : pyarrow.Table or DataFrame
+        The result of ``pipeline.label_writes``, and the positions that were labelled.
+    """
+    if isinstance(first_reads, pa.Table) or isinstance(positions, pa.Table):
+        yield _WritesHere(Writes.of(first_reads, positions))
+        return
+    from mudkit.pipeline.devices import writes_by_device  # loads Spark
+
+    with writes_by_device(first_reads, positions) as rows:
+        yield _WritesSpread(rows, positions)
+
+
+@dataclass(frozen=True)
+class _WritesHere:
+    """Writes in this process."""
+
+    writes: Writes
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call the function with parts of the devices."""
+        return [function(self.writes.take(rows)) for rows in self.writes.parts()]
+
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call the function with parts of the devices, and count all late writes."""
+        results = self.map(function)
+        rows = pa.concat_tables([LATE.empty_table(), *(late for _, late in results)])
+        return [result for result, _ in results], count(rows.sort_by("t_us"))
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call the function with all writes."""
+        return function(self.writes)
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Return the writes of chosen devices."""
+        ids = device_ids(self.writes.names.to_pylist())
+        is_chosen = chosen[fleet.numbers(ids)][self.writes.device]
+        return self.writes.take(is_chosen & (self.writes.t_us < past_us))
+
+
+@dataclass(frozen=True)
+class _WritesSpread:
+    """Writes on Spark: a row for each, with its label; and the positions as they came, best by time."""
+
+    rows: Any
+    positions: Any
+
+    def map(self, function: Callable[[Writes], Result]) -> list[Result]:
+        """Call the function in tasks."""
+        results: list[Result] = self.rows.map(_OfWrites(function))
+        return results
+
+    def late(
+        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+    ) -> tuple[list[Result], pa.Table]:
+        """Call the function in tasks, and count late writes in tasks of some time each."""
+        results, counts = self.rows.map_rows(_OfWrites(function), LATE, count, COUNTS)
+        return results, counts
+
+    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+        """Call the function in tasks."""
+        from mudkit.pipeline.devices import sum_rows  # loads Spark
+
+        positions = self.positions.select(["device", "ts", "lat", "lon"])
+        return sum_rows(positions, _OfPositions(function), COUNTS)
+
+    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
+        """Collect the writes of chosen devices."""
+        names = None if chosen.all() else fleet.names.filter(pa.array(chosen))
+        writes = writes_of_rows(self.rows.collect(names))
+        return writes.take(writes.t_us < past_us)
+
+
+LATE: Final = pa.schema(
+    [
+        ("policy", pa.int64()),
+        ("device", pa.string()),
+        ("t_us", pa.int64()),
+        ("lat", pa.float64()),
+        ("lon", pa.float64()),
+        ("sent_us", pa.int64()),
+    ]
+)
+"""Writes that a policy, by number, sends after another device has read them."""
+COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("points", pa.int64())])
+"""Points by number of a policy and of a read."""
+
+
+@dataclass(frozen=True)
+class _OfPositions:
+    """Function of positions: a function of writes."""
+
+    function: Callable[[Writes], Any]
+
+    def __call__(self, positions: pa.Table) -> Any:
+        return self.function(Writes.unread(positions))
+
+
+@dataclass(frozen=True)
+class _OfWrites:
+    """Function of the rows of labels of some devices: a function of their writes."""
+
+    function: Callable[[Writes], Any]
+
+    def __call__(self, rows: pa.Table) -> Any:
+        return self.function(writes_of_rows(rows))
+
+
+def writes_of_rows(rows: pa.Table) -> Writes:
+    """Return the writes of positions that were joined with their labels.
+
+    A row without a place has a label of another position, one without ``labelled`` none.
+    """
+    return Writes.of(rows.filter(rows["labelled"].is_valid()), rows.filter(rows["lat"].is_valid()))

@@ -1,0 +1,235 @@
+"""Rows of whole devices in Spark's tasks: functions over labelled reads or writes, some devices at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from mudkit.pipeline._progress import progress
+from mudkit.pipeline.executors import merged_batches, outcome_of, provide, result_of
+from mudkit.pipeline.tables import ddl, require_columns
+from mudkit.trace.schema import read_ids
+
+_LABEL_ROWS = 1 << 18
+"""Labels of reads of whole devices that a function gets at once, but for one device that has more."""
+_WRITE_ROWS = 1 << 19
+"""The same for writes, and for rows of any devices."""
+_OUTCOME = pa.schema([("failed", pa.bool_()), ("result", pa.binary())])
+_OUTCOME_DDL = "failed BOOLEAN, result BINARY"
+_READ = ("read_id", "device", "ts", "lat", "lon", "window_s")
+_WRITE = ("device", "ts")
+_SENT_ROWS = 1 << 17
+_LABEL = ("read_id", "cached_read_id", "points", "others", "missing", "completeness")
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Rows of a DataFrame, those of a device together; a function gets about ``task_rows`` at once."""
+
+    frame: DataFrame
+    task_rows: int
+
+    def map(self, function: Callable[[pa.Table], Any]) -> list[Any]:
+        """Call a function in tasks, each time with all rows of some devices; return what it returns.
+
+        The function and its results are pickled. Results are in any order.
+        """
+        task_rows = self.task_rows  # a task cannot have the DataFrame
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table in whole_devices(batches, task_rows):
+                row = outcome_of(partial(function, table))
+                yield from pa.Table.from_pylist([row], schema=_OUTCOME).to_batches()
+
+        spark = self.frame.sparkSession
+        provide(spark)
+        with progress(spark, "devices"):
+            outcomes = self.frame.mapInArrow(run, _OUTCOME_DDL).toArrow()
+        return [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+
+    def map_rows(
+        self,
+        function: Callable[[pa.Table], tuple[Any, pa.Table]],
+        rows: pa.Schema,
+        count: Callable[[pa.Table], pa.Table],
+        counts: pa.Schema,
+    ) -> tuple[list[Any], pa.Table]:
+        """Call a function that returns a result and rows with times, and another that counts these.
+
+        Parameters
+        ----------
+        function : callable
+            Function of the rows of some devices.
+        rows : pyarrow.Schema
+            Columns of its tables, ``t_us`` among them.
+        count : callable
+            Function of some of these rows, in the order of ``t_us``.
+        counts : pyarrow.Schema
+            Columns of its tables: the last one is added by the others.
+
+        Returns
+        -------
+        results, sums : list and pyarrow.Table
+            What the function returned, in any order; the sums.
+        """
+        both = pa.schema([*_OUTCOME, *rows])
+        task_rows = self.task_rows
+
+        def rows_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+            unknown = {of.name: pa.nulls(len(table), of.type) for of in both}
+            columns = unknown | dict(zip(table.column_names, table.columns, strict=True))
+            yield from pa.table(columns, schema=both).to_batches(max_chunksize=_SENT_ROWS)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table in whole_devices(batches, task_rows):
+                tables = [rows.empty_table()]
+
+                def call(table: pa.Table, tables: list[pa.Table]) -> Any:
+                    result, tables[0] = function(table)
+                    return result
+
+                row = outcome_of(partial(call, table, tables))
+                yield from rows_of(pa.Table.from_pylist([row], schema=_OUTCOME))
+                yield from rows_of(tables[0])
+
+        spark = self.frame.sparkSession
+        provide(spark)
+        kept = self.frame.mapInArrow(run, f"{_OUTCOME_DDL}, {ddl(rows)}").persist(StorageLevel.DISK_ONLY)
+        try:
+            with progress(spark, "devices"):
+                outcomes = kept.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
+            results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+            by_time = kept.where("failed IS NULL").select(*rows.names).repartitionByRange("t_us")
+            return results, sum_rows(by_time.sortWithinPartitions("t_us"), count, counts)
+        finally:
+            kept.unpersist()
+
+    def collect(self, devices: pa.Array | None) -> pa.Table:
+        """Return the rows of some devices; None: of all."""
+        frame = self.frame
+        if devices is not None:
+            names = frame.sparkSession.createDataFrame(pa.table({"device": devices}))
+            frame = frame.join(F.broadcast(names), "device", "left_semi")
+        with progress(frame.sparkSession, "sample"):
+            return frame.toArrow()
+
+
+@contextmanager
+def rows_by_device(labels: DataFrame, reads: DataFrame) -> Iterator[DeviceRows]:
+    """Join labels to their reads, and keep the rows of a device together, on the executors' disks.
+
+    A label of another read has no device, a read without a label no points.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        The result of :func:`mudkit.pipeline.label_reads`.
+    reads : DataFrame
+        The reads that were labelled.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    require_columns(reads, "reads", _READ[1:])
+    require_columns(labels, "labels", _LABEL)
+    if "read_id" not in reads.columns:
+        provide(reads.sparkSession)
+        schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in reads.schema)
+        reads = reads.mapInArrow(_with_ids, f"read_id BIGINT, {schema}")
+    rows = labels.select(*_LABEL).join(reads.select(*_READ), "read_id", "full_outer")
+    with _by_device(rows, ["device"], _LABEL_ROWS) as kept:
+        yield kept
+
+
+@contextmanager
+def writes_by_device(first_reads: DataFrame, positions: DataFrame) -> Iterator[DeviceRows]:
+    """Join the first reads of writes to their positions, as :func:`rows_by_device` joins labels to reads.
+
+    A label of another position has no place, a position without a label null for ``labelled``.
+
+    Parameters
+    ----------
+    first_reads : DataFrame
+        The result of :func:`mudkit.pipeline.label_writes`.
+    positions : DataFrame
+        The positions that were labelled.
+
+    Raises
+    ------
+    TraceContentError
+        Columns are missing.
+    """
+    require_columns(positions, "positions", (*_WRITE, "lat", "lon"))
+    require_columns(first_reads, "labels", (*_WRITE, "first_read_ts"))
+    labels = first_reads.select(*_WRITE, "first_read_ts", F.lit(True).alias("labelled"))
+    rows = labels.join(positions.select(*_WRITE, "lat", "lon"), [*_WRITE], "full_outer")
+    with _by_device(rows, [*_WRITE], _WRITE_ROWS) as kept:
+        yield kept
+
+
+@contextmanager
+def _by_device(rows: DataFrame, order: list[str], task_rows: int) -> Iterator[DeviceRows]:
+    """Keep rows on the executors' disks, those of a device together and in order."""
+    kept = rows.repartition("device").sortWithinPartitions(*order).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield DeviceRows(kept, task_rows)
+    finally:
+        kept.unpersist()
+
+
+def _with_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the ids of reads."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        yield from table.add_column(0, "read_id", pa.array(read_ids(table))).to_batches()
+
+
+def sum_rows(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return the sums of what a function makes of any rows: the last column, by the others."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in merged_batches(batches, _WRITE_ROWS):
+            yield from function(table).to_batches(max_chunksize=_SENT_ROWS)
+
+    provide(frame.sparkSession)
+    *keys, summed = schema.names
+    sums = frame.mapInArrow(run, ddl(schema)).groupBy(*keys).agg(F.sum(summed).alias(summed))
+    with progress(frame.sparkSession, "devices"):
+        return sums.toArrow().cast(schema)
+
+
+def whole_devices(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.Table]:
+    """Merge batches that are ordered by device into tables of whole devices.
+
+    A table is complete when the rows of its devices, with those of the next one so far, are `least_rows`.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if not len(batch):
+            continue
+        device, rows = batch["device"], rows + len(batch)
+        begins_anew = not waiting or device[0] != waiting[-1]["device"][-1] or device[0] != device[-1]
+        waiting.append(batch)
+        if rows < least_rows or not begins_anew:
+            continue
+        last = device.is_null() if device[-1].as_py() is None else pc.equal(device, device[-1])
+        begins = rows - len(batch) + pc.index(last, True).as_py()
+        table = pa.Table.from_batches(waiting)
+        if begins:
+            yield table.slice(0, begins)
+            waiting = table.slice(begins).to_batches()
+            rows -= begins
+    if waiting:
+        yield pa.Table.from_batches(waiting)
