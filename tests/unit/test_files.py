@@ -48,7 +48,7 @@ def test_overwriting_keeps_the_old_folder_until_completion(tmp_path):
 
 
 def test_place_that_holds_something_is_refused_before_the_work(tmp_path):
-    """What mudkit did not make is named; an output of the same kind may be replaced."""
+    """Files that mudkit did not make are named; an output of the same kind may be replaced."""
     out = tmp_path / "out"
     refuse_existing(out, "old")
     out.mkdir()
