@@ -1,4 +1,10 @@
-"""Files and folders that are written atomically, and the folders of mudkit's cache."""
+"""Places of files: paths and addresses; files and folders that are written atomically; mudkit's cache.
+
+A place is a :class:`pathlib.Path` of this machine's file system, or a :class:`upath.UPath` for an address
+(``s3://…``, ``webhdfs://…``). Both have the methods ``open, read_text, glob, rglob, iterdir, stat, unlink,
+is_file`` and ``/``. A store behind an address need not be a POSIX file system: it may refuse to rename and to
+append, and a folder may exist only by the names of its files. So each file is put there once, as a whole.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +15,75 @@ import glob
 import hashlib
 import os
 import platform
+import queue
 import re
 import shutil
 import stat
 import sys
 import tempfile
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
+from mudkit.errors import (
+    EnvironmentProblem,
+    InputMissing,
+    MudkitError,
+    OutputExists,
+    OutputProblem,
+    ParameterError,
+)
 
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/{1,3}\w", re.IGNORECASE)  # a Path has lost a slash of it
+if TYPE_CHECKING:
+    from upath import UPath  # loading it takes longer than loading all of mudkit
+
+Place: TypeAlias = "Path | UPath"
+PlaceLike: TypeAlias = "str | os.PathLike[str] | UPath"
+
+T = TypeVar("T")
+
+ANSWER_TIMEOUT_S = 30.0
+"""Time in which the host of an address must answer at first."""
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(?=\w|\Z)", re.IGNORECASE)
+_LOCAL_SCHEMES = ("file", "local")
+_BUCKETS = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
+_SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs"}
+"""Schemes that Spark knows by other names."""
 
 
-def existing(path: str | os.PathLike[str], what: str) -> Path:
-    """Return the path, or raise when nothing is there; ``what`` names it in the error, such as "trace"."""
-    if not isinstance(path, str | os.PathLike):
+def place(path: PlaceLike, what: str = "file") -> Place:
+    """Return the place that a text or path names, without a look whether it is there; ``what`` is for errors.
+
+    A text with ``://`` is an address, but ``file:///a`` is the path ``/a``. Directories of a store are not
+    cached: other machines write there.
+
+    Raises
+    ------
+    ParameterError
+        It is no text or path, or empty.
+    InputMissing
+        No library knows the scheme, or a :class:`pathlib.Path` was made of an address, which has lost a
+        slash.
+    EnvironmentProblem
+        The library for the scheme is not installed.
+    """
+    if not isinstance(path, str | os.PathLike) and not _is_upath(path):
         raise ParameterError(
-            f"The {what} is named by a path.",
+            f"The {what} is named by a path or an address.",
             where=what,
             found=repr(path)[:200],
-            expected="a text or a pathlib.Path",
+            expected="a text, a pathlib.Path or a upath.UPath",
         )
-    if not str(path):
+    if _is_upath(path) and "use_listings_cache" in getattr(path, "storage_options", {}):
+        return cast("UPath", path)
+    text = str(path)
+    if not text:
         raise ParameterError(
             f"The path of the {what} is empty.",
             where=what,
@@ -41,7 +91,226 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
             expected="a file or folder",
             remedy="name it; in a script, check the variable that was to hold it",
         )
-    if _ADDRESS.match(str(path)):
+    match = _ADDRESS.match(text)
+    if match is None:
+        return Path(text).expanduser()
+    scheme, slashes = match[1].lower(), match[2]
+    if scheme in _LOCAL_SCHEMES:
+        return _path_of_file_address(text, what)
+    if slashes == "/":
+        raise InputMissing(
+            f"The {what} is named by an address that has lost a slash.",
+            where=what,
+            found=text[:200],
+            expected=f"{text[: match.end(1)]}://…",
+            remedy="give the address as a text or a upath.UPath; a pathlib.Path joins its slashes",
+        )
+    _check_scheme(scheme, text, what)
+    from upath import UPath
+
+    options = getattr(path, "storage_options", {})
+    if scheme == "webhdfs":
+        import mudkit.webhdfs  # noqa: F401 - UPath has no class for it
+    return cast("Place", UPath(text, **{"use_listings_cache": False, **options}))
+
+
+def _is_upath(path: object) -> bool:
+    """Return whether a value is a UPath, whose module takes longer to load than all of mudkit."""
+    module = sys.modules.get("upath")
+    return module is not None and isinstance(path, module.UPath)
+
+
+def _path_of_file_address(text: str, what: str) -> Path:
+    """Return the path that an address with the scheme ``file`` names (RFC 8089)."""
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise InputMissing(
+            f"The {what} is named by an address of another machine.",
+            where=what,
+            found=text[:200],
+            expected="file:///… with three slashes, for a file of this machine",
+            remedy="write the whole path behind file://",
+        )
+    return Path(url2pathname(text.split(":", 1)[1].removeprefix("//localhost").removeprefix("//")))
+
+
+def _check_scheme(scheme: str, text: str, what: str) -> None:
+    """Raise an error if no library reads addresses with a scheme, or if it is not installed."""
+    try:
+        import fsspec
+
+        fsspec.get_filesystem_class(scheme)
+    except ValueError as error:
+        raise InputMissing(
+            f"The {what} is named by an address of an unknown scheme.",
+            where=what,
+            found=text[:200],
+            expected="s3, gs, abfss, hdfs, webhdfs, https, file or another scheme of fsspec",
+            remedy="check the address; download the file if there is no library for its store",
+        ) from error
+    except ImportError as error:
+        library = getattr(error.__cause__ or error, "name", None) or "universal_pathlib"
+        raise EnvironmentProblem(
+            f"The library for addresses with {scheme}:// is not installed.",
+            where=text[:200],
+            found=str(error),
+            expected=f"the package {library}",
+            remedy=f"pip install {library}; on executors of Spark, too",
+        ) from error
+
+
+def is_folder(place: Place) -> bool:
+    """Return whether a place is a folder; an address of the web is a file, whatever a page there lists."""
+    return place.is_dir() if isinstance(place, Path) else _is_kind(place, stat.S_ISDIR)
+
+
+def is_file(place: Place) -> bool:
+    """Return whether a place is a file; at an address, raise InputMissing if the store does not say so."""
+    return place.is_file() if isinstance(place, Path) else _is_kind(place, stat.S_ISREG)
+
+
+def _is_kind(at: UPath, fits: Callable[[int], bool]) -> bool:
+    try:
+        return fits(answer(at, at.stat).st_mode)
+    except Exception as error:
+        if _problem_of(error) == "missing":
+            return False
+        raise input_problem(at, error, "file") from error
+
+
+def arrow_place(path: PlaceLike) -> tuple[Any, str]:
+    """Return a place for Arrow: its file system (:class:`pyarrow.fs.FileSystem`), and the path in it."""
+    from pyarrow import fs
+
+    at = place(path)
+    if isinstance(at, Path):
+        return fs.LocalFileSystem(), str(at.absolute())
+    return fs.PyFileSystem(fs.FSSpecHandler(at.fs)), at.path
+
+
+def spark_place(path: PlaceLike) -> str:
+    """Return a place for Spark: an absolute path, or an address with the scheme that Hadoop knows."""
+    at = place(path)
+    if isinstance(at, Path):
+        return str(at.absolute())
+    scheme, rest = str(at).split("://", 1)
+    host = at.storage_options.get("host")
+    if scheme == "hdfs" and host:  # a UPath keeps the host beside its path
+        port = at.storage_options.get("port")
+        rest = f"{host}:{port}{at.path}" if port else f"{host}{at.path}"
+    return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+def answer(at: UPath, ask: Callable[[], T]) -> T:
+    """Return the result of a call to a store; raise TimeoutError if its host does not answer.
+
+    Libraries of stores have timeouts of minutes, or none.
+    """
+    _ = at.fs  # of this thread: fsspec has a file system, with its connections, for each
+    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((ask(), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, daemon=True, name="mudkit-answer").start()
+    try:
+        result, error = results.get(timeout=ANSWER_TIMEOUT_S)
+    except queue.Empty:
+        raise TimeoutError(f"no answer within {ANSWER_TIMEOUT_S:g} s") from None
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
+
+
+def _problem_of(error: BaseException) -> str:
+    """Return what an exception of a store is about: ``rights``, ``host``, ``missing``, or an empty text."""
+    cause = error.__cause__ and _problem_of(error.__cause__)
+    if cause in ("rights", "host"):  # fsspec calls a page missing whose host does not answer
+        return cause
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
+    if kinds & {"PermissionError", *_CREDENTIALS} or status in (401, 403):
+        return "rights"
+    if kinds & {"FileNotFoundError", "NotADirectoryError"} or status == 404:
+        return "missing"
+    if kinds & {"TimeoutError", "gaierror"} or any("Connect" in kind or "Timeout" in kind for kind in kinds):
+        return "host"
+    return ""
+
+
+_CREDENTIALS = frozenset(
+    (
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+        "ClientAuthenticationError",
+        "DefaultCredentialsError",
+    )
+)
+"""Exceptions of stores' libraries for credentials that are missing, which are no PermissionError."""
+
+_RIGHTS = "check the credentials: libraries of stores take them from their usual variables and files"
+_HOST = "check the host and the port of the address, and the network"
+
+
+def _message(error: BaseException) -> str:
+    """Return the text of the exception that others were raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def store_problem(at: Place, error: BaseException, what: str) -> MudkitError | None:
+    """Return the error for a source that its store does not give; None for an exception about its content."""
+    if isinstance(error, MudkitError):
+        return error
+    message = _message(error)
+    problem = "" if isinstance(at, Path) else _problem_of(error)
+    if problem == "rights":
+        return InputMissing(
+            f"The store gives no right to read the {what} at {at}.",
+            where=str(at),
+            found=message,
+            expected="a store that lets you read this address",
+            remedy=_RIGHTS,
+        )
+    if problem == "host":
+        return InputMissing(
+            f"The host of the address {at} does not answer.",
+            where=str(at),
+            found=message,
+            expected=f"the {what} at this address",
+            remedy=_HOST,
+        )
+    if problem == "missing":
+        return InputMissing(
+            f"There is no {what} at the address {at}.",
+            where=str(at),
+            found=message,
+            expected="a file or folder that exists",
+            remedy="check the address",
+        )
+    return None
+
+
+def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
+    """Return the error for a source at an address that could not be read, whichever library raised it."""
+    return store_problem(at, error, what) or InputMissing(
+        f"There is no {what} that can be read at the address {at}.",
+        where=str(at),
+        found=_message(error),
+        expected="a file or folder that exists and may be read",
+        remedy="check the address",
+    )
+
+
+def existing_path(path: PlaceLike, what: str) -> Path:
+    """Return the path of a file or folder of this machine; refuse addresses, which are not read here."""
+    if is_address(path):
         raise InputMissing(
             f"The {what} is named by an address, which is not read over the network.",
             where=what,
@@ -49,7 +318,80 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
             expected="a file or folder of this machine",
             remedy="download it, and name the file",
         )
-    path = Path(path).expanduser()
+    at = place(path, what)
+    assert isinstance(at, Path)
+    return _existing_path(at, what)
+
+
+def output_path(path: PlaceLike) -> Path:
+    """Return the path of an output that can be on this machine only; refuse addresses."""
+    if is_address(path):
+        raise OutputProblem(
+            "This output is named by an address, and is written on this machine only.",
+            where=str(path)[:200],
+            found="an address",
+            expected="a folder of this machine",
+            remedy="write it here, and copy the folder",
+        )
+    at = place(path, "output")
+    assert isinstance(at, Path)
+    return at
+
+
+def is_address(path: PlaceLike) -> bool:
+    """Return whether a text or path names an address of a store, also one that has lost a slash."""
+    match = _ADDRESS.match(str(path))
+    return match is not None and match[1].lower() not in _LOCAL_SCHEMES
+
+
+def existing(path: PlaceLike, what: str) -> Place:
+    """Return a place, or raise when nothing is there; ``what`` names it in the error, such as "trace".
+
+    Raises
+    ------
+    InputMissing
+        There is nothing, or nothing that may be read, or the host of an address does not answer.
+    ParameterError, EnvironmentProblem
+        As :func:`place`.
+    """
+    at = place(path, what)
+    return _existing_path(at, what) if isinstance(at, Path) else _existing_address(at, what)
+
+
+def _existing_address(at: UPath, what: str) -> UPath:
+    try:
+        answer(at, at.stat)
+        return at
+    except Exception as error:
+        if _problem_of(error) != "missing":
+            raise input_problem(at, error, what) from error
+    names = _names_in(at.parent)
+    if names is None and at.protocol in _BUCKETS and _names_in(at.parents[-1]) is None:
+        nearby = f"no bucket {at.drive} that can be read"
+    elif names is None:
+        nearby = f"no folder {at.parent} either"
+    else:
+        near = difflib.get_close_matches(at.name, names, n=3, cutoff=0.5)
+        nearby = f"in the folder {at.parent}: " + (", ".join(near) or f"{len(names)} other files")
+    raise InputMissing(
+        f"There is no {what} at the address {at}.",
+        where=str(at),
+        found=nearby,
+        expected="a file or folder that exists",
+        remedy="check the address",
+    )
+
+
+def _names_in(folder: UPath) -> list[str] | None:
+    """Return the names in a folder of a store; None if it cannot be listed."""
+    try:
+        return answer(folder, lambda: [at.name for at in folder.iterdir()])
+    except Exception:
+        return None
+
+
+def _existing_path(path: Path, what: str) -> Path:
+    """Return a path of this machine, or raise when nothing is there."""
     try:
         if path.exists():
             return path
@@ -82,14 +424,37 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     )
 
 
-def sha256(path: Path) -> str:
-    """Checksum of a file, or of a folder's files with their names, as hexadecimal text."""
+def size_bytes(file: Place) -> int | None:
+    """Return the size of a file; None for a page of the web that does not say its own."""
+    if isinstance(file, Path):
+        return file.stat().st_size
+    size: int | None = file.fs.info(file.path).get("size")
+    return size
+
+
+def sizes_below(folder: Place) -> dict[str, int]:
+    """Return the sizes in bytes of all files in a folder and its folders, by their paths in it, in order."""
+    if isinstance(folder, Path):
+        files = {
+            file.relative_to(folder).as_posix(): file.stat().st_size
+            for file in folder.rglob("*")
+            if file.is_file()
+        }
+    else:
+        listed = folder.fs.find(folder.path, detail=True)
+        start = folder.path.rstrip("/") + "/"
+        files = {name.removeprefix(start): int(info["size"]) for name, info in listed.items()}
+    return {name: files[name] for name in sorted(files, key=lambda name: name.split("/"))}
+
+
+def sha256(path: Place) -> str:
+    """Return the checksum of a file, or of a folder's files with their names, as hexadecimal text."""
     digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
-        if file != path:
-            digest.update(str(file.relative_to(path)).encode() + b"\0")
-        with file.open("rb") as handle:
-            hashlib.file_digest(handle, lambda: digest)
+    for name in sizes_below(path) if is_folder(path) else [""]:
+        if name:
+            digest.update(name.encode() + b"\0")
+        with (path / name if name else path).open("rb") as handle:
+            hashlib.file_digest(handle, lambda: digest)  # type: ignore[arg-type]
     return digest.hexdigest()
 
 
@@ -101,7 +466,7 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
     nothing appears at ``path``; after a kill ``.<name>.partial-…`` stays, or between two renames
     ``.<name>.old-…``, which the next writer at this place puts back.
     """
-    path = Path(path).expanduser().absolute()
+    path = output_path(path).absolute()
     _put_back(path)
     refuse_existing(path, overwrite)
     staging = path.parent / f"{_partial(path)}{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -132,25 +497,50 @@ def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None)
 
 
 @contextmanager
-def staged_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file beside its final place and move it there when the body ends well."""
-    path = Path(path).expanduser().absolute()
-    staging = path.parent / f".{path.name}.partial-{uuid.uuid4().hex[:8]}"
+def staged_file(path: PlaceLike) -> Iterator[Path]:
+    """Write a file beside its final place and move it there when the body ends well.
+
+    At an address it is put whole, in one write: a store need not know what it is to append or to rename.
+    """
+    at = place(path)
+    if not isinstance(at, Path):
+        with tempfile.TemporaryDirectory(prefix="mudkit-") as folder:
+            staging = Path(folder) / at.name
+            yield staging
+            _put(staging, at)
+        return
+    at = at.absolute()
+    staging = at.parent / f".{at.name}.partial-{uuid.uuid4().hex[:8]}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        at.parent.mkdir(parents=True, exist_ok=True)
         yield staging
-        staging.replace(path)
+        staging.replace(at)
     except OSError as error:
         if isinstance(error, MudkitError):
             raise
-        raise output_problem(path, error) from error
+        raise output_problem(at, error) from error
     finally:
         with suppress(OSError):
             staging.unlink()
 
 
-def output_problem(path: Path, error: BaseException) -> OutputProblem:
-    """Return the error for a failed write, whichever library raised it (Python, Arrow, Spark)."""
+def _put(file: Path, at: UPath) -> None:
+    """Put a file at an address in one write."""
+    try:
+        if at.protocol == "webhdfs":
+            from mudkit.webhdfs import put
+
+            put(file, at)
+        else:
+            at.fs.put_file(str(file), at.path)
+    except Exception as error:
+        raise output_problem(at, error) from error
+
+
+def output_problem(path: Place, error: BaseException) -> OutputProblem:
+    """Return the error for a failed write, whichever library raised it (Python, Arrow, Spark, a store's)."""
+    if not isinstance(path, Path):
+        return _store_problem(path, error)
     text = str(error)
     code = getattr(error, "errno", None)
     if code == errno.ENOSPC or "No space left" in text:
@@ -180,13 +570,32 @@ def output_problem(path: Path, error: BaseException) -> OutputProblem:
     )
 
 
-def refuse_existing(path: Path, overwrite: str | None) -> None:
+def _store_problem(at: UPath, error: BaseException) -> OutputProblem:
+    """Return the error for a failed write at an address."""
+    if isinstance(error, OutputProblem):
+        return error
+    summary, remedy = {
+        "rights": (f"The store gives no right to write {at}.", _RIGHTS),
+        "host": (f"The host of the address {at} does not answer.", _HOST),
+        "missing": (f"There is no bucket or folder for {at}.", "create it, or check the address"),
+    }.get(_problem_of(error), (f"{at} could not be written.", "choose another place"))
+    return OutputProblem(
+        summary,
+        where=str(at),
+        found=_message(error),
+        expected="an address that can be written",
+        remedy=remedy,
+    )
+
+
+def refuse_existing(path: Place, overwrite: str | None) -> None:
     """Refuse a place that holds something, as :func:`staged_folder` does, before long work begins."""
-    if not path.exists():
+    names = _names_at(path)
+    if names is None:
         return
     others = []
-    if overwrite is not None and path.is_dir():
-        others = sorted(p.name for p in path.iterdir() if not re.fullmatch(overwrite, p.name))
+    if overwrite is not None and is_folder(path):
+        others = sorted(name for name in names if not re.fullmatch(overwrite, name))
         if not others:
             return
     raise OutputExists(
@@ -194,11 +603,26 @@ def refuse_existing(path: Path, overwrite: str | None) -> None:
         where=str(path),
         found=f"what mudkit did not make: {', '.join(others[:5])}"
         if others
-        else ("a folder" if path.is_dir() else "a file"),
+        else ("a folder" if is_folder(path) else "a file"),
         expected="a place that is free" + (", or an output of the same kind" if overwrite else ""),
         remedy="choose another place, or remove it"
         + ("" if overwrite else "; an output of the same kind is replaced with overwrite (--overwrite)"),
     )
+
+
+def _names_at(path: Place) -> list[str] | None:
+    """Return the names in an output folder, of a file none; None if nothing is there."""
+    if isinstance(path, Path):
+        if not path.exists():
+            return None
+        return [inner.name for inner in path.iterdir()] if path.is_dir() else []
+    try:
+        answer(path, path.stat)
+        return answer(path, lambda: [inner.name for inner in path.iterdir()]) if is_folder(path) else []
+    except Exception as error:
+        if _problem_of(error) == "missing":
+            return None
+        raise output_problem(path, error) from error
 
 
 def work_folder() -> Path:

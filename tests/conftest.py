@@ -16,6 +16,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from webhdfs_server import WebHdfs
 
 # In `make test` examples derive from the test's name, so that runs repeat. The soak draws them from
 # --hypothesis-seed. Mutants are tested with more examples than `make test` draws. No deadline: a machine may be slow.
@@ -82,7 +83,7 @@ SLOW_FILES = (
     "unit/widgets/test_scoreboard.py",
     "unit/widgets/test_views_explorer.py",
     "unit/trace/test_generate.py",
-    "unit/pipeline/test_resume.py",
+    "unit/pipeline/test_commits.py",
     "unit/pipeline/launch/test_java.py",
     "unit/learning/test_export.py",
     "unit/learning/test_learnt_reads.py",
@@ -289,6 +290,37 @@ def phone_log() -> Path:
     if not folder.is_dir():
         pytest.skip("the recorded phone logs are not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def webhdfs() -> Iterator[WebHdfs]:
+    """Serve a store that refuses to rename and to append."""
+    from webhdfs_server import webhdfs_server
+
+    with webhdfs_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_bucket() -> Iterator[str]:
+    """Serve Amazon's S3 on this machine, and return the address of a bucket; no other host is asked."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ENDPOINT_URL_S3": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "tests",
+            "AWS_SECRET_ACCESS_KEY": "tests",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            patch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket="traces")
+        yield "s3://traces"
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -60,8 +59,12 @@ Where = Annotated[
         "Reads are not filtered."
     ),
 ]
+Source = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="A file, folder of files or trace folder, or its address."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder to create.")]
+Out = Annotated[str, typer.Option("--out", metavar="PATH", help="Folder to create, or its address.")]
 
 
 def mapping(pairs: list[str] | None) -> dict[str, str]:

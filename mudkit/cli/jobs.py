@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from mudkit.cli.arguments import (
     Out,
     Overwrite,
     Rule,
+    Source,
     Table,
     TimeUnit,
     Where,
@@ -26,7 +26,7 @@ from mudkit.cli.arguments import (
     Zone,
     mapping,
 )
-from mudkit.files import existing
+from mudkit.files import existing, is_folder, size_bytes, sizes_below
 
 app = typer.Typer(
     help="Run jobs on Spark; a stopped job resumes. `pipeline.spread` and `pipeline.aggregate_stream` take a "
@@ -37,9 +37,10 @@ app = typer.Typer(
 _LARGE_BYTES = 8 << 20
 """Input size above which full compilation by Java pays: some hundred thousand positions."""
 
-Trace = Annotated[Path, typer.Argument(help="Trace folder.")]
+Trace = Annotated[str, typer.Argument(metavar="TRACE", help="Trace folder, or its address.")]
 Reads = Annotated[
-    Path | None, typer.Option(help="Trace folder of an access log; without it the reads of TRACE.")
+    str | None,
+    typer.Option(metavar="PATH", help="Trace folder of an access log; without it the reads of TRACE."),
 ]
 Dates = Annotated[
     int | None,
@@ -54,7 +55,7 @@ Zooms = Annotated[
 
 @app.command("ingest")
 def ingest(
-    path: Annotated[Path, typer.Argument(help="File, or folder of files of one format.")],
+    path: Source,
     out: Out,
     format: Format = "auto",  # noqa: A002
     table: Table = "positions",
@@ -173,7 +174,7 @@ def propagation(
     )
 
 
-def _run(job: str, trace: Path, out: Path, **settings: Any) -> None:
+def _run(job: str, trace: str, out: str, **settings: Any) -> None:
     """Run a job on a trace folder and write its result; a stopped job resumes."""
     from mudkit.trace import read_manifest
 
@@ -191,7 +192,7 @@ def _print(report: Any) -> None:
 
 
 @contextmanager
-def _spark(path: Path) -> Iterator[Any]:
+def _spark(path: str) -> Iterator[Any]:
     """Start a session that ends with the command.
 
     For large input Java compiles fully, which starts later and then runs faster. A Connect server has options
@@ -209,7 +210,7 @@ def _spark(path: Path) -> Iterator[Any]:
         pipeline.stop()
 
 
-def _size_bytes(path: Path) -> int:
+def _size_bytes(path: str) -> int:
     """Return the size of a file, or of all files in a folder."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    at = existing(path, "trace")
+    return sum(sizes_below(at).values()) if is_folder(at) else size_bytes(at) or 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +16,7 @@ from mudkit.cli.arguments import (
     Out,
     Overwrite,
     Rule,
+    Source,
     Table,
     TimeUnit,
     Where,
@@ -26,7 +26,7 @@ from mudkit.cli.arguments import (
     print_table,
 )
 from mudkit.errors import TraceContentError
-from mudkit.files import refuse_existing
+from mudkit.files import existing, place, refuse_existing
 
 if TYPE_CHECKING:
     from mudkit.trace import Loaded
@@ -36,7 +36,7 @@ app = typer.Typer(help="Load, generate and summarise traces.", no_args_is_help=T
 
 @app.command("load")
 def trace_load(
-    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    path: Source,
     out: Out,
     format: Format = "auto",  # noqa: A002
     table: Table = "positions",
@@ -50,8 +50,10 @@ def trace_load(
     header: Header = True,
     where: Where = None,
     rejected: Annotated[
-        Path | None,
-        typer.Option(help="CSV file to create, of the rows set aside: file, row, line, reason, raw."),
+        str | None,
+        typer.Option(
+            metavar="PATH", help="CSV file to create, of the rows set aside: file, row, line, reason, raw."
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -66,13 +68,15 @@ def trace_load(
     options = trace.Options(
         format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
     )
-    refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
+    at = place(out, "output")
+    refuse_existing(at, OUTPUT_NAMES if overwrite else None)
     if rejected is not None:
-        refuse_other_file(rejected.expanduser(), overwrite=overwrite)
+        refuse_other_file(place(rejected), overwrite=overwrite)
     loaded = _chosen(trace.load(path, **vars(options)), where)
-    loaded.save(out, overwrite=overwrite)
+    loaded.save(at, overwrite=overwrite)
     if rejected is not None:
-        source = None if trace.is_trace(path) else options.plan(path).source
+        origin = existing(path, "trace")
+        source = None if trace.is_trace(origin) else options.plan(origin).source
         write_rejected(loaded.rejected, source, rejected, overwrite=overwrite)
     print_table(loaded.summary())
     typer.echo(f"written to {out}")
@@ -108,7 +112,7 @@ def trace_generate(
 
 @app.command("profile")
 def trace_profile(
-    path: Annotated[Path, typer.Argument(help="A file, or a trace folder.")],
+    path: Source,
     format: Format = "auto",  # noqa: A002
     table: Table = "positions",
     column: Columns = None,

@@ -25,7 +25,7 @@ from mudkit.exercises.judging import WAIT_FACTOR, WITHIN_S, Clock, Exercise, Ove
 from mudkit.exercises.pieces import KINDS, read_source
 from mudkit.exercises.register import EXERCISES
 from mudkit.exercises.solution import FORK, Solution, SolutionEnded, close_inherited
-from mudkit.files import existing
+from mudkit.files import existing_path
 from mudkit.progress import VARIABLE, bar
 
 _SPARE_S: Final = 120.0
@@ -138,7 +138,7 @@ def grade(
 
 def _files_to_judge(given: str | Path) -> list[Path]:
     """Return a file, or the files in a folder except hidden ones, where JupyterLab keeps copies."""
-    path = existing(given, "notebook or Python file")
+    path = existing_path(given, "notebook or Python file")
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise ParameterError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mudkit.errors import InputMissing
-from mudkit.files import existing, staged_file
+from mudkit.files import existing_path, staged_file
 
 if TYPE_CHECKING:
     import nbformat
@@ -38,7 +38,7 @@ def hand_out(chapters: Path, folder: Path, *, solutions: bool = False) -> Path:
     """
     import nbformat  # loading it takes longer than loading all of mudkit
 
-    files = sorted(existing(chapters, "folder of chapters").glob("[0-9]*.ipynb"))
+    files = sorted(existing_path(chapters, "folder of chapters").glob("[0-9]*.ipynb"))
     if not files:
         raise InputMissing(
             "There are no chapters to hand out.",

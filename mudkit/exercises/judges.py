@@ -11,7 +11,7 @@ from typing import Final
 
 from mudkit.errors import ParameterError
 from mudkit.exercises.judging import Exercise
-from mudkit.files import existing
+from mudkit.files import existing_path
 
 JUDGES: Final = "mudkit_judges"
 """Name under which the file is imported: its classes are pickled by this name."""
@@ -19,7 +19,7 @@ JUDGES: Final = "mudkit_judges"
 
 def load_judges(path: str | Path) -> ModuleType:
     """Import a Python file as module :data:`JUDGES`; raise ParameterError if it cannot be loaded."""
-    file = existing(path, "file of exercises")
+    file = existing_path(path, "file of exercises")
     spec = importlib.util.spec_from_file_location(JUDGES, file)
     if spec is None or spec.loader is None:
         raise ParameterError("Expected a Python file.", where="judges", found=str(file), expected="*.py")

@@ -15,7 +15,7 @@ from types import CodeType, CoroutineType
 from typing import Any, Final
 
 from mudkit.errors import ParameterError
-from mudkit.files import existing
+from mudkit.files import existing_path
 
 KINDS = (".ipynb", ".py")
 """Suffixes of the supported files."""
@@ -187,7 +187,7 @@ def read_source(path: str | Path) -> Source:
 
     Raises InputMissing if there is no such file, ParameterError if it is neither or cannot be parsed.
     """
-    path = existing(path, "notebook or Python file")
+    path = existing_path(path, "notebook or Python file")
     if path.suffix.lower() not in KINDS or not path.is_file():
         raise ParameterError(
             "Expected a notebook or a Python file.",

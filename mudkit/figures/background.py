@@ -13,7 +13,7 @@ import shapely
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.figures.geometry import Frame
-from mudkit.files import existing
+from mudkit.files import existing_path
 
 _DETAIL: Final = 2_000
 """Parts of a map's width below which the lines of a background are not told apart."""
@@ -71,7 +71,7 @@ def read_background(path: str | os.PathLike[str]) -> Background:
     TraceFormatError
         It is no GeoJSON, has no line and no polygon, or other coordinates than degrees.
     """
-    file = existing(path, "background")
+    file = existing_path(path, "background")
     try:
         document = json.loads(file.read_text(encoding="utf-8-sig"))
         kinds, shapes = _shapes(document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import shutil
 import weakref
 from collections import defaultdict
@@ -21,7 +20,7 @@ import pyarrow.feather as feather
 
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Call, Record
-from mudkit.files import work_folder
+from mudkit.files import Place, PlaceLike, place, work_folder
 from mudkit.fleet.device import Device
 from mudkit.fleet.energy import RADIOS, CarriedTransfer, Stretch, timeline
 from mudkit.fleet.exposure import Exposure
@@ -467,8 +466,10 @@ class Recorder:
             stretches += timeline(RADIOS[profile.name], then, downs, until_us, from_us)
         return stretches
 
-    def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def to_parquet(self, path: PlaceLike, *, overwrite: bool = False) -> Place:
         """Write all tables as a trace folder, as of now, and return it; the same run writes the same bytes.
+
+        At an address (:func:`mudkit.files.place`) the names of the files differ.
 
         Raises
         ------
@@ -487,7 +488,7 @@ class Recorder:
                 for piece in self.pieces(name):
                     writer.write(name, piece)
             writer.write("rejected", REJECTED.empty_table())
-        return Path(path)
+        return place(path)
 
     def _pop_table(self, name: str) -> pa.Table:
         """Return the rows of a table that are in memory as an Arrow table, and forget them."""

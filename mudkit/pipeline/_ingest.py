@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from mudkit import errors, words
+from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.files import existing, output_problem, staged_file
-from mudkit.pipeline.executors import provide
-from mudkit.pipeline.resume import Stage, remove_stopped, resumable
+from mudkit.files import Place, PlaceLike, existing, place
+from mudkit.pipeline.commits import File, Job, Layout, Part, commit, sweep_finished
+from mudkit.pipeline.compaction import (
+    Merge,
+    Span,
+    group_rows,
+    merge,
+    plan_merges,
+    read_where,
+    spans,
+    write_by_date,
+)
+from mudkit.pipeline.frames import find_frame, plan_frame
+from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
 from mudkit.pipeline.tables import read
-from mudkit.trace import TraceWriter, read_manifest
+from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
+from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
-from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
-from mudkit.trace.parse import parsed_batches
-from mudkit.trace.schema import device_buckets, epoch_us
+from mudkit.trace.parse import Parsed
+from mudkit.trace.schema import SCHEMAS, device_buckets, epoch_us
 from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_BUCKET_BYTES = 64 << 20
+    from mudkit.trace.formats.given import Given
+
+TRACE = Layout(MANIFEST, tuple(SCHEMAS))
+"""A trace folder."""
+
+_ROWS = "rows"
+"""Folder of the parsed rows; each row group has those of one bucket."""
+_BUCKET = "bucket"
 _MAX_BUCKETS = 1024
-_MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
-_ANSWER = pa.schema([("error", pa.string()), ("counted", pa.string())])
-"""Answer of a task: the class of an error, or an empty text; the error or the counts as JSON."""
 
 
 @check_arguments(types=False)
@@ -54,7 +65,7 @@ class IngestReport(Displayed):
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The trace folder.
     rows, kept, reads : int
         Rows in the file; rows that are in the trace; reads, recorded or derived.
@@ -63,12 +74,13 @@ class IngestReport(Displayed):
     duration_s : float
         0 when the trace already existed, from the same file with the same options.
     parts, parts_reused : int
-        Number of tasks (to parse files, to clean buckets), and of those that a stopped run had finished.
+        Number of parts (to parse files, to clean buckets, to merge dates), and of those that a stopped run
+        had finished.
     passed_over : str
         Files of a folder that were not read, by suffix; nothing if all were.
     """
 
-    path: Path
+    path: Place
     rows: int
     kept: int
     reads: int
@@ -104,29 +116,35 @@ class IngestReport(Displayed):
 @check_arguments(types=False)
 def ingest(
     spark: SparkSession,
-    source: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    source: Given | DataFrame,
+    path: PlaceLike,
     *,
     overwrite: bool = False,
     **options: Any,
 ) -> IngestReport:
-    """Convert a file into a trace folder, partitioned by date.
+    """Convert files, or the rows of a table, into a trace folder, partitioned by date.
 
-    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
-    memory: tasks parse files (many small ones a task) into buckets by device, then clean one bucket each.
-    Executors read the source, and write the trace, under the same paths as the driver. Rows stay in Arrow;
-    only task numbers and counts pass through the JVM.
+    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in memory:
+    tasks parse the rows (many small files a task, a large one in segments) into buckets by device, clean one
+    bucket each, and merge the buckets by date. The trace has no more files than its dates need, of about
+    128 MB, sorted by time and device. Executors read the source, and write the trace, under the same paths as
+    the driver. Rows stay in Arrow; only task numbers and counts pass through the JVM, and the counts of each
+    step must agree.
 
-    After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same file and options resumes:
-    parsed files and cleaned buckets are reused.
+    The trace is complete when ``trace.json``, which names its files, is there; until then ``_job-…`` in its
+    folder has what is finished. After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same
+    files and options resumes: parsed files, cleaned buckets and merged dates are reused. Files are told by
+    their names, sizes and times of modification. The rows of a DataFrame or table are read anew by each call.
 
     Parameters
     ----------
     spark : SparkSession
-    source : path-like
-        A file or folder that :func:`mudkit.trace.load` reads.
+    source : path-like, list of path-like, DataFrame or str
+        What :func:`mudkit.trace.load` reads; or a DataFrame, or the name of a view or table of the
+        catalogue, whose columns are found, or mapped, as those of a file (``place.lat`` is a field of a
+        struct). Its rows have the number 0 in ``rejected``.
     path : path-like
-        The trace folder to create. One from the same file with the same options is left unchanged.
+        The trace folder to create. One from the same files with the same options is left unchanged.
     overwrite : bool
         Replace what is at ``path``.
     **options
@@ -141,41 +159,43 @@ def ingest(
     InputMissing, TraceFormatError, TraceContentError, ParameterError
         As :func:`mudkit.trace.load`.
     OutputExists, OutputProblem
-        Something else is at ``path``, or it cannot be written (nothing is left behind), or another process
-        is writing there.
+        Something else is at ``path``, or it cannot be written (nothing is left behind), the workers do not
+        share it, or another job began there.
     """
     started = time.monotonic()
-    # Absolute, because executors have other working directories.
-    plan = Options(**options).plan(existing(source, "trace").absolute())
-    origin, description = plan.source, plan.description()
-    path = Path(path).expanduser()
-    if not overwrite and is_trace(path):
-        manifest = read_manifest(path)
+    given = _input(spark, source, Options(**options))
+    plan = given.plan
+    description = {**plan.description(), **given.described}
+    at = place(path, "trace").absolute()
+    if not overwrite and is_trace(at):
+        manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
-            remove_stopped(path)
-            return _report(path, manifest)
-    sizes = [text_bytes(file) for file in origin.files()]
-    buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
-    identity = {"job": "ingest", "buckets": buckets, **description}
-    with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(plan), None)
-        work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
-        sources = len(_sort_out(stage))
-        parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
-        parsed.check_parsed(plan)
-        total = _run(spark, stage, "bucket", work.clean, work.buckets, path)
-        total.add(parsed)
-        total.check_cleaned(plan)
-        rows = {"positions": total.positions, "reads": total.reads, "rejected": sum(total.aside.values())}
-        manifest = {**description, "rejected": total.aside, "rows": rows}
-        write_manifest(stage.out, manifest)
-    parts = len(work.groups) + work.buckets
-    return _report(path, manifest, time.monotonic() - started, parts, sources)
+            sweep_finished(at, TRACE)
+            return _report(at, manifest)
+    buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
+
+    def body(job: Job) -> dict[str, Any]:
+        with writing(at):
+            return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
+
+    done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
+    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
+
+
+def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
+    """Return the input that is given: files, or the rows of a DataFrame, view or table."""
+    frame = find_frame(spark, source)
+    if frame is None:
+        found = find(source)
+        if not isinstance(found, pa.Table):
+            # Absolute, because executors have other working directories.
+            return FileInput.of(options.plan(found if isinstance(found, Files) else found.absolute()))
+        frame = spark.createDataFrame(found)
+    return FrameInput.of(*plan_frame(frame, source if isinstance(source, str) else "table", options))
 
 
 def _report(
-    path: Path, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
+    path: Place, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
@@ -192,114 +212,127 @@ def _report(
     )
 
 
-def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ...], ...]:
-    """Divide the files, in order, into groups that one task parses; GeoLife has 18,670 files."""
-    max_bytes = min(max(sum(sizes) // _MIN_GROUPS, 1), _BUCKET_BYTES)
-    groups: list[list[Path]] = []
-    room = 0
-    for file, size in zip(files, sizes, strict=True):
-        if size > room:
-            groups.append([])
-            room = max_bytes
-        groups[-1].append(file)
-        room -= size
-    return tuple(map(tuple, groups))
-
-
 @dataclass(frozen=True)
-class _Work:
-    """Work of the tasks; it is pickled to the executors."""
+class IngestWork:
+    """Work of an ingest and of its tasks; it is pickled to the executors."""
 
     plan: LoadPlan
-    stage: Stage
-    groups: tuple[tuple[Path, ...], ...]
+    job: Job
     buckets: int
 
-    def parse(self, number: int) -> Tally:
-        """Parse a group of files; rows go to the bucket of their device."""
-        tally = Tally()
-        aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
-        with ExitStack() as stack:
-            writers: dict[int, pq.ParquetWriter] = {}
-            for parsed in parsed_batches(self.plan, list(self.groups[number])):
-                tally.add_parsed(parsed)
-                aside.write("rejected", parsed.bad)
-                good = parsed.good.set_column(0, "source", parsed.good["source"].cast(pa.string()))
-                bucket = device_buckets(good["device"], self.buckets)
-                for of in np.unique(bucket).tolist():
-                    if of not in writers:
-                        final = self.stage.work / f"{of:05d}" / f"part-files-{number:05d}-.parquet"
-                        staging = stack.enter_context(staged_file(final))
-                        writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
-                    writers[of].write_table(good.filter(pa.array(bucket == of)))
-        return tally
+    def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
+        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        parsed = given.parse(spark, self.job, self.write)
+        total = _total(parsed)
+        total.check_parsed(self.plan)
+        read = total.rows if given.rows is None else given.rows
+        check_rows(self.job, "what the tasks have read", read, total.rows)
+        check_rows(self.job, "what the tasks have parsed", total.parsed, _count(parsed.values(), _ROWS))
+        rows = [file.name for file in _files(parsed.values(), _ROWS)]
+        buckets = {f"bucket-{number:05d}": (number, rows) for number in range(self.buckets)}
+        cleaned = run_tasks(spark, self.job, self.clean, buckets)
+        of_cleaned = _total(cleaned)
+        kept = of_cleaned.positions if self.plan.options.table == "positions" else of_cleaned.reads
+        check_rows(self.job, "what was cleaned", total.parsed, kept + of_cleaned.rejected.total())
+        total.add(of_cleaned)
+        total.check_cleaned(self.plan)
+        every = [*parsed.values(), *cleaned.values()]
+        merges = plan_merges(_spans(cleaned.values()), {"rejected": _files(every, "rejected")})
+        merged = run_tasks(spark, self.job, self.merge, merges).values()
+        aside = total.aside
+        expected = {"positions": total.positions, "reads": total.reads, "rejected": sum(aside.values())}
+        for table, count in expected.items():
+            check_rows(self.job, f"the table {table}", count, _count(merged, table))
+        files = {table: [vars(file) for file in _files(merged, table)] for table in expected}
+        return {"rejected": aside, "rows": expected, "files": files}
 
-    def clean(self, number: int) -> Tally:
-        """Clean the devices of one bucket, derive their reads, and write their part of the trace."""
-        tally = Tally()
-        files = sorted((self.stage.work / f"{number:05d}").glob("part-*"))
-        if files:
-            rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
-            tables = clean(rows, self.plan)
+    def write(self, name: str, parsed: Iterable[Parsed]) -> Part:
+        """Write parsed rows in row groups, each of which has the rows of one bucket of devices."""
+        tally, job = Tally(), self.job
+        with (
+            PartWriter(job, f"{job.work}/rejected", name) as aside,
+            PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
+        ):
+            waiting: list[pa.Table] = []
+            for each in parsed:
+                tally.add_parsed(each)
+                aside.write(each.bad)
+                waiting.append(each.good)
+                if sum(map(len, waiting)) >= GROUP_ROWS:
+                    self._write_buckets(rows, waiting)
+                    waiting = []
+            self._write_buckets(rows, waiting)
+        return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
+
+    def _write_buckets(self, writer: PartWriter, tables: list[pa.Table]) -> None:
+        tables = [
+            table.set_column(0, "source", table["source"].cast(pa.string())) for table in tables if len(table)
+        ]
+        if not tables:
+            return
+        rows = pa.concat_tables(tables, promote_options="default")
+        bucket = device_buckets(rows["device"], self.buckets).astype(np.int32)
+        order = np.argsort(bucket, kind="stable")
+        rows = rows.append_column(_BUCKET, pa.array(bucket)).take(order)
+        edges = np.flatnonzero(np.diff(bucket[order], prepend=-1, append=-1))
+        for first, last in pairwise(edges.tolist()):
+            writer.write(rows.slice(first, last - first))
+            writer.end_group()
+
+    def clean(self, name: str, item: tuple[int, Sequence[str]]) -> Part:
+        """Clean the devices of one bucket, whose rows are in some files, and derive their reads."""
+        bucket, files = item
+        tally, job = Tally(), self.job
+        of_bucket = (read_where(job.path / file, _BUCKET, bucket) for file in files)
+        pieces = [rows for rows in of_bucket if rows is not None]
+        written: list[File] = []
+        by_date: list[File] = []
+        if pieces:
+            tables = clean(pa.concat_tables(pieces, promote_options="default"), self.plan)
             tally.add_cleaned(tables)
-            writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
-            for name in ("positions", "reads", "rejected"):
-                writer.write(name, getattr(tables, name))
-        return tally
+            for table in ("positions", "reads"):
+                rows = getattr(tables, table)
+                by_date += write_by_date(job, table, rows, name, group_rows(self.buckets))
+            with PartWriter(job, f"{job.work}/rejected", name) as writer:
+                writer.write(tables.rejected)
+            written = [*by_date, *writer.files]
+        row_groups = [span for file in by_date for span in spans(job, file)]
+        return Part({"tally": vars(tally), "spans": row_groups}, tuple(written))
+
+    def merge(self, name: str, merges: Sequence[Merge]) -> Part:
+        """Write files of the trace."""
+        return Part(None, tuple(merge(self.job, merges)))
 
 
-def _part_of(file: Path) -> str:
-    """Return the name of the part of a file."""
-    return "-".join(file.name.split("-")[1:3])
+def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:
+    """Return the row groups of the tables that are divided by dates."""
+    by_table: dict[str, list[Span]] = {"positions": [], "reads": []}
+    for part in cleaned:
+        for span in starmap(Span, part.counted["spans"]):
+            by_table[_table(File(span.file, 0, 0))].append(span)
+    return by_table
 
 
-def _sort_out(stage: Stage) -> dict[str, Any]:
-    """Return the complete parts, and remove the files of others."""
-    manifest = stage.finished()
-    stage.clear(lambda file: _part_of(file) not in manifest)
-    return manifest
-
-
-def _run(
-    spark: SparkSession, stage: Stage, kind: str, work: Callable[[int], Tally], tasks: int, path: Path
-) -> Tally:
-    """Run the unfinished of the tasks 0, 1, … on Spark; return the counts of all, or raise an error."""
-    manifest = stage.finished()
-    names = [f"{kind}-{number:05d}" for number in range(tasks)]
-    todo = [number for number, name in enumerate(names) if name not in manifest]
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                name, which = names[todo[place]], ""
-                try:
-                    counted = vars(work(todo[place]))
-                    stage.finish(name, counted, _files(stage, name))
-                except (errors.MudkitError, OSError) as error:
-                    problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
-                    _, (kind_of_error, summary, fields) = problem.__reduce__()
-                    which, counted = kind_of_error.__name__, {"summary": summary, **fields}
-                answer = [{"error": which, "counted": json.dumps(counted)}]
-                yield from pa.Table.from_pylist(answer, schema=_ANSWER).to_batches()
-
-    counts = [manifest[name] for name in names if name in manifest]
-    if todo:
-        provide(spark)
-        numbers = spark.range(0, len(todo), 1, min(len(todo), _MAX_BUCKETS))
-        answers = numbers.mapInArrow(run, "error STRING, counted STRING").collect()
-        for which, text in answers:
-            if which:
-                raise getattr(errors, which)(**json.loads(text))
-            counts.append(json.loads(text))
+def _total(parts: Mapping[str, Part]) -> Tally:
     total = Tally()
-    for counted in counts:
-        total.add(Tally.of(counted))
+    for part in parts.values():
+        total.add(Tally.of(part.counted["tally"]))
     return total
 
 
-def _files(stage: Stage, name: str) -> list[Path]:
-    """List the files of a part."""
-    return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]
+def _table(file: File) -> str:
+    """Return the table of a file, of the trace or in the job's folder."""
+    folders = file.name.split("/")
+    return folders[-2] if folders[-2] in (*TRACE.tables, _ROWS) else folders[-3]
+
+
+def _files(parts: Iterable[Part], table: str) -> list[File]:
+    """Return the files of a table in the order of the parts."""
+    return [file for part in parts for file in part.files if _table(file) == table]
+
+
+def _count(parts: Iterable[Part], table: str) -> int:
+    return sum(file.rows for file in _files(parts, table))
 
 
 @check_arguments(types=False)
@@ -314,24 +347,24 @@ class OpenTrace:
         The tables, with the schemas of :mod:`mudkit.trace.schema`.
     rows : pandas.DataFrame
         ``source, what, rows``: rows kept, and rows set aside by reason, of each source.
-    positions_path, reads_path : Path
+    positions_path, reads_path : Path or UPath
         Their trace folders, for :func:`mudkit.pipeline.run_job`; without a log the same one.
     """
 
     positions: DataFrame
     reads: DataFrame
     rows: pd.DataFrame
-    positions_path: Path
-    reads_path: Path
+    positions_path: Place
+    reads_path: Place
 
 
 @check_arguments(types=False)
 def open_trace(
     spark: SparkSession,
-    trace: str | os.PathLike[str],
-    work: str | os.PathLike[str],
+    trace: PlaceLike,
+    work: PlaceLike,
     *,
-    reads: str | os.PathLike[str] = "",
+    reads: PlaceLike = "",
     reads_columns: dict[str, str] | None = None,
     **options: Any,
 ) -> OpenTrace:
@@ -365,16 +398,16 @@ def open_trace(
     if str(reads):
         files["reads"] = existing(reads, "file of reads"), given.of_log(reads_columns)
     counts: list[tuple[str, str, int]] = []
-    places: dict[str, Path] = {}
-    for table, (place, of_file) in files.items():
-        if is_trace(place):
+    places: dict[str, Place] = {}
+    for table, (origin, of_file) in files.items():
+        if is_trace(origin):
             if len(files) == 1 or table == "reads":
                 requests = {name: getattr(of_file, name) for name in ("rule", "box_km", "window_s")}
-                refuse_for_folder(place, **requests)
-            places[table] = place
+                refuse_for_folder(origin, **requests)
+            places[table] = origin
         else:
-            places[table] = Path(work) / table
-            ingest(spark, place, places[table], **vars(of_file))
+            places[table] = place(work) / table
+            ingest(spark, origin, places[table], **vars(of_file))
         counts += _row_counts(places[table], table, with_reads=len(files) == 1)
     at, reads_at = places["positions"], places.get("reads", places["positions"])
     if not read_manifest(reads_at)["rows"].get("reads"):
@@ -385,28 +418,28 @@ def open_trace(
     return OpenTrace(read(spark, at, "positions"), read(spark, reads_at, "reads"), rows, at, reads_at)
 
 
-def check_folders(positions_path: Path, reads_path: Path) -> None:
+def check_folders(positions_path: Place, reads_path: Place) -> None:
     """Raise TraceContentError if no read of a trace folder asks for a time of another's positions."""
     where = f"{positions_path.name} and {reads_path.name}"
     check_overlap(_ends(positions_path, "positions"), _ends(reads_path, "reads"), where)
 
 
-def _ends(trace: Path, table: str) -> tuple[int, int] | None:
+def _ends(trace: Place, table: str) -> tuple[int, int] | None:
     """Return the first and the last time of rows, of reads with their windows; None without rows."""
-    folder = table_folder(trace, table)
-    if folder is None:
+    by_date = files_by_date(trace, table)
+    if not by_date:
         return None
-    dates = sorted(folder.glob("date=*"))
-    first, last = (ds.dataset(date, format="parquet") for date in (dates[0], dates[-1]))
+    schema, dates = SCHEMAS[table], list(by_date)
+    first, last = (dataset(by_date[date], schema) for date in (dates[0], dates[-1]))
     longest_s = 0.0
     if table == "reads":
-        windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
+        windows = dataset(table_files(trace, table), schema).to_table(columns=["window_s"])
         longest_s = pc.max(windows["window_s"]).as_py()
     begin, end = (epoch_us(part.to_table(columns=["ts"])["ts"]) for part in (first, last))
     return int(begin.min()) - round(longest_s * US_PER_S), int(end.max())
 
 
-def _row_counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+def _row_counts(folder: Place, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
     manifest = read_manifest(folder)
     name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
     counts = [(name, table, int(rows.get(table, 0)))]

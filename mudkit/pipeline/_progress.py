@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from mudkit.checks import check_arguments
+from mudkit.pipeline.failures import explained
 from mudkit.progress import is_enabled
 
 _PATIENCE_S = 1.0
@@ -35,6 +36,11 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
         The session, of either kind.
     description : str
         Label of the bar.
+
+    Raises
+    ------
+    EnvironmentProblem
+        In place of Spark's error, if Java or a worker ended, or memory or the scratch disk was full.
     """
     if getattr(_thread, "inside", False):
         yield
@@ -44,7 +50,8 @@ def progress(spark: SparkSession, description: str) -> Iterator[None]:
     bar = _Bar(_source(spark), description) if is_enabled() else None
     _thread.inside = True
     try:
-        yield
+        with explained():
+            yield
     except KeyboardInterrupt:
         if tagged:
             _quietly(spark.interruptTag, tag)

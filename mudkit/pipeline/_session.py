@@ -120,6 +120,9 @@ def session(
             _end(running)
             running = _PROCESS.running = None
         if running is None:
+            if not _PROCESS.watched:
+                atexit.register(_at_exit, os.getpid())
+                _PROCESS.watched = True
             running = _PROCESS.running = _adopted() or _start(target)
         _check_agrees(running, target)
         return running.spark
@@ -199,9 +202,6 @@ def _adopted() -> _Running | None:
 
 
 def _start(target: Target) -> _Running:
-    if not _PROCESS.watched:
-        atexit.register(_at_exit, os.getpid())
-        _PROCESS.watched = True
     _quiet_analysis_errors()
     if not target.starts_jvm:
         return _connected(target)
@@ -237,6 +237,7 @@ def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
         jvms.register_process(jvm)
         if target.connect:
             connect.enable(local=True)
+            connect.give_up_without(spark, lambda: jvm.is_dead)
         else:
             make_interruptible(spark)
         if target.connect or not target.local:
@@ -313,6 +314,8 @@ def _quiet_analysis_errors() -> None:
 
 def _end(running: _Running) -> None:
     if running.adopted:
+        if running.target.connect and running.pid == os.getpid() and _alive(running):
+            connect.release(running.spark)
         return
     if running.pid != os.getpid():  # a fork of the process that started it
         jvms.forget()

@@ -7,20 +7,19 @@ and the rows that they need of other dates (a window, a horizon, an interval ove
 from __future__ import annotations
 
 import datetime as dt
-import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
@@ -28,22 +27,26 @@ from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
+from mudkit.files import Place, PlaceLike, place
 from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
+from mudkit.pipeline.commits import RESULT, Job, Part, commit
 from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
-from mudkit.pipeline.resume import Stage, resumable
-from mudkit.pipeline.tables import OUTPUT_NAMES, read_folders, write_files, writing
+from mudkit.pipeline.tables import read_files
+from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
-from mudkit.trace.folder import table_folder
+from mudkit.trace.folder import dataset, files_by_date
 from mudkit.trace.schema import READS, epoch_us
 
 _DAY_US = 86_400_000_000
 _EPOCH = dt.date(1970, 1, 1)
 _PART_BYTES = 16 << 20
 """Parquet of about a million positions: a second or two of work, next to some tenths for an action."""
+_MAX_THREADS = 4
+"""Parts at a time: enough to fill a session while one part ends, few enough for the driver's memory."""
 
 
 @check_arguments(types=False)
@@ -53,7 +56,7 @@ class JobReport(Displayed):
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         A folder of Parquet files.
     rows : int
         The number of rows in all of them.
@@ -62,7 +65,7 @@ class JobReport(Displayed):
     duration_s : float
     """
 
-    path: Path
+    path: Place
     rows: int
     parts: int
     parts_reused: int
@@ -99,22 +102,23 @@ class _Trace:
     """The tables of a trace by date, and the filter of positions."""
 
     spark: SparkSession
-    tables: Mapping[str, Mapping[dt.date, Path]]
+    tables: Mapping[str, Mapping[dt.date, Sequence[Place]]]
     where: str | Predicate | None
 
-    def folders(self, table: str, low_us: int | None, high_us: int | None) -> list[Path]:
-        """List the folders of the dates that overlap ``[low_us, high_us)``."""
+    def files(self, table: str, low_us: int | None, high_us: int | None) -> list[Place]:
+        """List the files of the dates that overlap ``[low_us, high_us)``."""
         return [
-            folder
-            for date, folder in sorted(self.tables[table].items())
+            file
+            for date, files in sorted(self.tables[table].items())
             if (low_us is None or _start_us(date) + _DAY_US > low_us)
             and (high_us is None or _start_us(date) < high_us)
+            for file in files
         ]
 
     def frame(self, table: str, span: _Span) -> DataFrame:
         """Read the rows of a span; ``where`` filters positions only."""
         where = self.where if table == "positions" else None
-        frame = read_folders(self.spark, self.folders(table, span.low_us, span.high_us), table, where=where)
+        frame = read_files(self.spark, self.files(table, span.low_us, span.high_us), table, where=where)
         ts = F.col("ts")
         if span.low_us is not None:
             frame = frame.where(ts >= F.timestamp_micros(F.lit(span.low_us)))
@@ -124,9 +128,8 @@ class _Trace:
 
     def reads(self, low_us: int | None, high_us: int | None) -> pa.Table:
         """Load the reads in ``[low_us, high_us)`` into memory."""
-        folders = self.folders("reads", low_us, high_us)
-        pieces = [ds.dataset(folder, schema=READS, format="parquet").to_table() for folder in folders]
-        table = pa.concat_tables([READS.empty_table(), *pieces])
+        files = self.files("reads", low_us, high_us)
+        table = dataset(files, READS).to_table() if files else READS.empty_table()
         t_us = epoch_us(table["ts"])
         keep = (t_us >= (low_us if low_us is not None else t_us)) & (
             t_us < (high_us if high_us is not None else t_us + 1)
@@ -137,9 +140,9 @@ class _Trace:
     def longest_window_us(self) -> int:
         """Length of the longest window of a read, rounded up."""
         longest_s = 0.0
-        for folder in self.tables["reads"].values():
-            for batch in ds.dataset(folder, format="parquet").to_batches(columns=["window_s"]):
-                longest_s = max(longest_s, pc.max(batch["window_s"]).as_py() or 0.0)
+        files = self.files("reads", None, None)
+        for batch in dataset(files, READS).to_batches(columns=["window_s"]) if files else ():
+            longest_s = max(longest_s, pc.max(batch["window_s"]).as_py() or 0.0)
         return round(longest_s * 1e6) + 1
 
 
@@ -184,10 +187,10 @@ JOBS: Mapping[str, Callable[..., DataFrame]] = {
 def run_job(
     spark: SparkSession,
     job: str,
-    trace: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    trace: PlaceLike,
+    path: PlaceLike,
     *,
-    reads: str | os.PathLike[str] | None = None,
+    reads: PlaceLike | None = None,
     where: str | Predicate | None = None,
     dates: int | None = None,
     overwrite: bool = False,
@@ -197,9 +200,9 @@ def run_job(
 
     The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
     :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in any
-    order of rows. It appears at ``path`` when complete. Finished parts are stored beside it; the next call
-    with the same trace, job and options reuses them, any other removes them. Executors share the file system
-    with the driver.
+    order of rows. Parts run some at a time, and stand in ``_job-…`` in the folder until all are finished; the
+    next call with the same trace, job and options reuses them, any other removes them. The result is complete
+    when ``_manifest.json``, which names its files, is there. The workers share the place with this machine.
 
     Parameters
     ----------
@@ -231,7 +234,8 @@ def run_job(
     InputMissing, TraceFormatError, TraceContentError, ParameterError, PredicateError
         There is no such job, option or trace, no read to label, or none that asks for a position's time.
     OutputExists, OutputProblem
-        Something is at ``path``, it cannot be written, or another process is writing there.
+        Something is at ``path``, it cannot be written, the workers do not share it, or another job began
+        there.
     """
     started = time.monotonic()
     _check(job, dates, options)
@@ -246,7 +250,7 @@ def run_job(
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
         )
     if is_label and reads is not None:
-        check_folders(Path(trace), Path(reads))
+        check_folders(place(trace), place(reads))
     spans = _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:
@@ -262,16 +266,64 @@ def run_job(
         "reads": None if reads is None else read_manifest(reads),
         "files": _files(whole),
     }
-    with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        names = [f"{number:05d}" for number in range(len(spans))]
-        manifest = stage.finished()
-        stage.clear(lambda file: stage.work in file.parents or file.name.split("-")[1] not in manifest)
-        rows = sum(manifest[name] for name in names if name in manifest)
-        with progress(spark, job), writing(Path(path)):
-            for name, span in zip(names, spans, strict=True):
-                if name not in manifest:
-                    rows += _write(stage, name, JOBS[job](whole, span, **options))
-    return JobReport(Path(path), rows, len(spans), len(manifest), time.monotonic() - started)
+
+    def body(stage: Job) -> dict[str, Any]:
+        frames = {
+            f"{number:05d}": lambda span=span: JOBS[job](whole, span, **options)
+            for number, span in enumerate(spans)
+        }
+        with progress(spark, job), writing(at):
+            parts = _write_parts(spark, stage, frames)
+            files = [file for part in parts for file in part.files]
+            return {"name": job, **publish(spark, stage, files)}
+
+    at = place(path, "result").absolute()
+    done = commit(at, identity, RESULT, body, overwrite=overwrite)
+    duration_s = time.monotonic() - started
+    return JobReport(at, done.manifest["rows"], len(spans), done.reused, duration_s)
+
+
+def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[], DataFrame]]) -> list[Part]:
+    """Write the parts that no stopped run has finished, some at a time; return all in order.
+
+    A part often has fewer tasks than the session runs at a time, above all at its end.
+    """
+    finished = job.finished()
+    todo = {name: frame for name, frame in frames.items() if name not in finished}
+    threads = min(len(todo), _MAX_THREADS)
+    if threads > 1:
+        threads = min(threads, _parallelism(spark))
+
+    def write_part(name: str) -> Part:
+        if not job.is_current():
+            raise job.lost()
+        return write_frame(job, name, todo[name]())
+
+    tag = f"mudkit-{uuid.uuid4().hex}"
+    spark.addTag(tag)
+    try:
+        with ThreadPoolExecutor(max(threads, 1), "mudkit-part") as pool:
+            run = inheritable_thread_target(spark)(write_part)
+            futures = {name: pool.submit(run, name) for name in todo}
+            try:
+                for name, future in futures.items():
+                    finished[name] = future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                with suppress(Exception):  # Java is gone
+                    spark.interruptTag(tag)
+                raise
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)
+    return [finished[name] for name in frames]
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """Return the number of tasks that a session runs at a time, in the way that Spark Connect has, too."""
+    numbers = spark.range(1 << 12).select(F.spark_partition_id().alias("task"))
+    (last,) = numbers.agg(F.max("task")).collect()[0]
+    return int(last) + 1
 
 
 def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
@@ -315,26 +367,20 @@ def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
 
 def _open(
     spark: SparkSession,
-    positions: str | os.PathLike[str],
-    reads: str | os.PathLike[str],
+    positions: PlaceLike,
+    reads: PlaceLike,
     where: str | Predicate | None,
 ) -> _Trace:
-    tables = {}
-    for table, path in (("positions", positions), ("reads", reads)):
-        folder = table_folder(path, table)
-        tables[table] = {
-            dt.date.fromisoformat(place.name.removeprefix("date=")): place
-            for place in (folder.glob("date=*") if folder is not None else ())
-        }
-    return _Trace(spark, tables, where)
+    by_date = {"positions": files_by_date(positions, "positions"), "reads": files_by_date(reads, "reads")}
+    return _Trace(spark, by_date, where)
 
 
 def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
     """Divide all times into parts."""
     sizes: dict[dt.date, int] = {}
-    for folders in trace.tables.values():
-        for date, folder in folders.items():
-            sizes[date] = sizes.get(date, 0) + sum(file.stat().st_size for file in folder.glob("*.parquet"))
+    for dates_of_table in trace.tables.values():
+        for date, files in dates_of_table.items():
+            sizes[date] = sizes.get(date, 0) + sum(file.stat().st_size for file in files)
     starts: list[int] = []
     count = size = 0
     for date in sorted(sizes):
@@ -346,25 +392,13 @@ def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
     return [_Span(low, high) for low, high in pairwise(edges)]
 
 
-def _files(trace: _Trace) -> list[tuple[str, str, int, int]]:
-    """Return what identifies the trace's files: date, name, size and time of modification."""
+def _files(trace: _Trace) -> list[tuple[str, int, float]]:
+    """Return what identifies the trace's files: name, size and time of modification."""
     return [
-        (str(date), file.name, file.stat().st_size, file.stat().st_mtime_ns)
-        for folders in trace.tables.values()
-        for date, folder in sorted(folders.items())
-        for file in sorted(folder.glob("*.parquet"))
+        (file.name, file.stat().st_size, file.stat().st_mtime)
+        for table in trace.tables
+        for file in trace.files(table, None, None)
     ]
-
-
-def _write(stage: Stage, name: str, frame: DataFrame) -> int:
-    work = stage.work / uuid.uuid4().hex
-    files = []
-    for number, file in enumerate(write_files(frame, work)):
-        files.append(file.rename(stage.out / f"part-{name}-{number:05d}.parquet"))
-    shutil.rmtree(work)
-    rows = int(ds.dataset([str(file) for file in files], format="parquet").count_rows())
-    stage.finish(name, rows, files)
-    return rows
 
 
 def _start_us(date: dt.date) -> int:

@@ -35,11 +35,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mudkit.checks import check_arguments
 from mudkit.errors import OutputExists, ParameterError
-from mudkit.files import existing, staged_file
+from mudkit.files import existing_path, staged_file
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
-from mudkit.pipeline.tables import require_columns, writing
+from mudkit.pipeline.tables import require_columns
+from mudkit.pipeline.tasks import writing
 
 WRITTEN: Final = (
     "t_us BIGINT, numbers ARRAY<BIGINT>, recipients ARRAY<STRING>, aggregate STRING, problem STRING, "
@@ -270,7 +271,7 @@ def event_stream(
     InputMissing
         There is no such folder.
     """
-    place = existing(folder, "folder of events").absolute()
+    place = existing_path(folder, "folder of events").absolute()
     stream = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", files_per_batch)
     return stream.parquet(str(place))
 

@@ -1,18 +1,12 @@
-"""Tables of a trace as Spark DataFrames, predicates as columns, and Spark's errors as mudkit's."""
+"""Tables of a trace as Spark DataFrames, predicates as columns, and DataFrames as files."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
@@ -20,12 +14,15 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, TraceContentError
-from mudkit.files import output_problem, staged_folder
+from mudkit.files import Place as FilePlace
+from mudkit.files import PlaceLike, place, spark_place
 from mudkit.pipeline._session import session
+from mudkit.pipeline.commits import RESULT, Job, commit
 from mudkit.pipeline.executors import check_workers
+from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
-from mudkit.trace.folder import columns_language, table_folder
+from mudkit.trace.folder import columns_language, table_files
 from mudkit.trace.schema import SCHEMAS
 
 
@@ -166,10 +163,6 @@ def _register_matches(spark: SparkSession) -> None:
     spark.udf.register("mudkit_matches", make(mudkit_matches, "boolean"))
 
 
-OUTPUT_NAMES = r"part-.*\.parquet"
-"""Names in the folder of a job's result; a folder with other names is never replaced."""
-
-_TIMES = "spark.sql.parquet.outputTimestampType"
 _SPARK_TYPES = {
     pa.string(): "STRING",
     pa.float64(): "DOUBLE",
@@ -186,7 +179,7 @@ def ddl(schema: pa.Schema) -> str:
 
 @check_arguments(types=False)
 def read(
-    spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
+    spark: SparkSession, path: PlaceLike, table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
     """Read one table of a trace folder.
 
@@ -212,19 +205,18 @@ def read(
     PredicateError
         ``where`` is no predicate over the table's columns.
     """
-    folder = table_folder(path, table)
-    return read_folders(spark, [] if folder is None else [folder], table, where=where)
+    return read_files(spark, table_files(path, table), table, where=where)
 
 
-def read_folders(
-    spark: SparkSession, folders: Sequence[Path], table: str, *, where: str | Predicate | None = None
+def read_files(
+    spark: SparkSession, files: Sequence[FilePlace], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
-    """Read rows of one table from existing folders: of a whole table, or of some of its dates."""
+    """Read rows of one table from its files: of a whole table, or of some of its dates."""
     schema = ddl(SCHEMAS[table])
-    if not folders:
+    if not files:
         frame = spark.createDataFrame([], schema)
     else:
-        places = [str(folder.absolute()) for folder in folders]
+        places = [spark_place(file) for file in files]
         frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
     if where is None:
         return frame
@@ -234,51 +226,43 @@ def read_folders(
 
 
 @check_arguments(types=False)
-def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-    """Write a job's result as a folder of Parquet files, atomically.
+def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
+    """Write a job's result as a folder of Parquet files, which its manifest makes complete.
+
+    Tasks write the files, and copy them to their place when all are complete; ``_manifest.json``, which names
+    them with rows and bytes, is written last. Other programs, such as pandas and Arrow,
+    read the folder as it is.
+    Times are microseconds in UTC.
 
     Parameters
     ----------
     frame : DataFrame
         Rows to write.
     path : path-like
-        Folder to create.
+        Folder to create, which this machine and the workers share.
     overwrite : bool
-        Whether a folder at ``path`` is replaced.
+        Whether a result of a job at ``path`` is replaced.
 
     Returns
     -------
     int
-        Rows written.
+        Rows written, as counted by the tasks.
 
     Raises
     ------
     OutputExists, OutputProblem
-        Something is at ``path``, or it cannot be written; nothing is left behind.
+        Something is at ``path``, it cannot be written, the workers do not share it, or another job began
+        there; nothing is left behind.
     """
-    path = Path(path).expanduser()
-    with staged_folder(path, overwrite=OUTPUT_NAMES if overwrite else None) as folder, writing(path):
-        # Spark will not write into a folder that is there already, so its files move up by one.
-        for file in write_files(frame, folder / "rows"):
-            file.rename(folder / file.name)
-        shutil.rmtree(folder / "rows")
-        return int(ds.dataset(folder, format="parquet").count_rows())
 
+    def body(job: Job) -> dict[str, Any]:
+        with writing(at):
+            part = write_frame(job, "00000", frame, is_recorded=False)
+            return publish(frame.sparkSession, job, part.files)
 
-def write_files(frame: DataFrame, folder: Path) -> list[Path]:
-    """Write a DataFrame into a new folder, and list the files in order.
-
-    Times are microseconds in UTC, as in a trace. Spark's default is a type without a zone, which other
-    programs take for local time and cannot read past the year 2262.
-    """
-    conf = frame.sparkSession.conf
-    usual = conf.get(_TIMES)
-    conf.set(_TIMES, "TIMESTAMP_MICROS")
-    try:
-        frame.write.option("compression", "zstd").parquet(str(folder))
-    finally:
-        conf.set(_TIMES, usual or "INT96")
-    return sorted(folder.glob("part-*"))
+    at = place(path, "result").absolute()
+    identity = {"job": "write", "run": uuid.uuid4().hex}
+    return int(commit(at, identity, RESULT, body, overwrite=overwrite).manifest["rows"])
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:
@@ -299,15 +283,3 @@ def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> No
             remedy="name the zone in which they were recorded: "
             "F.to_timestamp(F.concat(F.col('ts').cast('string'), F.lit(' Europe/Bucharest')))",
         )
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise Spark's errors about a full disk or a read-only folder as OutputProblem."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if any(sign in text for sign in ("No space left", "Permission denied", "Read-only file system")):
-            raise output_problem(path, error) from error
-        raise

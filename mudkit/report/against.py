@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mudkit import units, words
+from mudkit import files, units, words
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.files import existing
 from mudkit.report.parameters import check, check_inputs, file_options, inputs, parse_assignments
 from mudkit.report.run import finished_run, run_report
 from mudkit.report.schemas import TEMPLATES
 from mudkit.report.summary import FILE_NAME, Summary, read_summary
-from mudkit.trace.folder import is_trace, table_folder
+from mudkit.trace.folder import dataset, is_trace, table_files
+from mudkit.trace.formats import Segment
 from mudkit.trace.parse import parsed_batches
+from mudkit.trace.schema import POSITIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,15 +55,15 @@ def parse_against(template: str, given: Mapping[str, Any], against: Sequence[str
     """
     fields = TEMPLATES[template].model_fields
     assigned: list[str] = []
-    places: list[Path] = []
+    places: list[files.Place] = []
     for text in against:
         key, is_assignment, _ = text.partition("=")
-        is_place = Path(text).expanduser().exists()
+        is_place = files.is_address(text) or Path(text).expanduser().exists()
         if is_assignment and (key.partition(".")[0] in fields or not is_place):
             assigned.append(text)
         else:
             places.append(existing(text, "trace or finished run"))
-    runs = [place for place in places if place.is_dir() and (place / "manifest.json").is_file()]
+    runs = [place for place in places if isinstance(place, Path) and (place / "manifest.json").is_file()]
     if len(places) > 1 or (runs and assigned):
         raise ParameterError(
             "A run is compared with one other.",
@@ -278,21 +280,19 @@ def _place_of(template: str, given: Mapping[str, Any], is_whole: bool) -> Place 
     return Place.of(path.name, np.asarray(lat), np.asarray(lon))
 
 
-def _folder_places(path: Path) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    import pyarrow.dataset as ds
-
-    folder = table_folder(path, "positions")
-    for batch in ds.dataset(folder, format="parquet").to_batches(columns=["lat", "lon"]) if folder else ():
+def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    parts = table_files(path, "positions")
+    for batch in dataset(parts, POSITIONS).to_batches(columns=["lat", "lon"]) if parts else ():
         yield _thinned(batch)
 
 
 def _file_places(
     values: Mapping[str, Any], is_whole: bool
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    plan = file_options("trace", values).plan(Path(values["trace"]).expanduser())
-    files = plan.source.files()
-    for file in files if is_whole else files[:: -(-len(files) // _SAMPLED_FILES)]:
-        batches = parsed_batches(plan, [file])
+    plan = file_options("trace", values).plan(existing(values["trace"], "trace"))
+    parts = plan.source.files()
+    for file in parts if is_whole else parts[:: -(-len(parts) // _SAMPLED_FILES)]:
+        batches = parsed_batches(plan, [Segment(file)])
         for batch in batches if is_whole else islice(batches, 1):
             yield _thinned(batch.good)
 

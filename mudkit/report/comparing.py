@@ -14,7 +14,7 @@ import numpy as np
 from mudkit import intervals, words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
-from mudkit.files import sha256, sweep_killed
+from mudkit.files import output_path, sha256, sweep_killed
 from mudkit.report.against import other_report, place_of_run, refuse_far
 from mudkit.report.page import DETAILS, Answer, FirstScreen, Measure
 from mudkit.report.run import (
@@ -153,7 +153,7 @@ def compare_runs(
         side: {"folder": str(run.folder.resolve()), "sha256": sha256(run.folder / FILE_NAME)}
         for side, run in runs
     } | {"started": {side: run.manifest.get("started", "") for side, run in runs}}
-    build = Path(build).expanduser()
+    build = output_path(build)
     page = find_finished(build, name, str(page_request(name, request)["fingerprint"]))
     if page is None:
         sweep_killed(build, f"{name}-*")

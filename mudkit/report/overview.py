@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from mudkit.files import staged_file
+from mudkit.files import output_path, staged_file
 from mudkit.report.parameters import preset
 from mudkit.report.run import headline, run_report
 from mudkit.report.schemas import TEMPLATES
@@ -81,7 +81,7 @@ def write_index(build: str | os.PathLike[str]) -> Path:
 
     from mudkit.report.html import export_html
 
-    build = Path(build).expanduser()
+    build = output_path(build)
     newest: dict[str, _Entry] = {}
     for file in sorted(build.glob("*/manifest.json")):
         entry = _entry(file)

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from mudkit.errors import InputMissing, ParameterError, PredicateError, did_you_mean
-from mudkit.files import existing
+from mudkit.files import Place, existing
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.columns import ColumnsMissing
@@ -92,7 +92,7 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Path]:
+def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Place]:
     """Return the files that a report reads, by parameter; each of them is there."""
     fields = _schema(template).model_fields
     return {
@@ -129,7 +129,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
     for name in ("trace", "reads"):
         if not parameters.get(name):
             continue
-        path = Path(parameters[name]).expanduser()
+        path = existing(parameters[name], name)
         if is_trace(path):
             if name == "trace":
                 refuse_for_folder(path, **shaping)

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import words
 from mudkit.errors import MudkitError
-from mudkit.files import free_name, sha256, staged_folder, sweep_killed
+from mudkit.files import (
+    Place,
+    free_name,
+    is_folder,
+    output_path,
+    sha256,
+    size_bytes,
+    sizes_below,
+    staged_folder,
+    sweep_killed,
+)
 from mudkit.progress import is_enabled
 from mudkit.report.page import DETAILS, SUMMARY
 from mudkit.report.parameters import check, check_inputs, inputs
@@ -118,7 +128,7 @@ def run_report(
     started = dt.datetime.now(dt.UTC)
     manifest = _request(template, values, files)
     stages = _Stages(progress and is_enabled())
-    build = Path(build).expanduser()
+    build = output_path(build)
     if not force and (same := find_finished(build, template, manifest["fingerprint"])):
         return same
     sweep_killed(build, f"{template}-*")
@@ -153,10 +163,10 @@ def finished_run(
     """Return the folder of a finished run with these parameters, inputs and versions; None without one."""
     values = check(template, parameters)
     request = _request(template, values, inputs(template, values))
-    return find_finished(Path(build).expanduser(), template, request["fingerprint"])
+    return find_finished(output_path(build), template, request["fingerprint"])
 
 
-def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Place]) -> dict[str, Any]:
     """Return what a run depends on, with its fingerprint: the beginning of its manifest."""
     request: dict[str, Any] = {
         "report": template,
@@ -196,7 +206,7 @@ class _Stages:
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path]) -> float:
+def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Place]) -> float:
     """Estimate the duration on two quiet cores, seconds: measured on the samples and on recorded traces."""
     fixed_s, per_mb_s = _DURATIONS[template]
     packed_mb = sum(_packed_mb(path) for path in files)
@@ -218,10 +228,10 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Path])
     return expected_s
 
 
-def _packed_mb(path: Path) -> float:
+def _packed_mb(path: Place) -> float:
     """Return the size of a file or folder, as if it were packed with gzip."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size * (0.25 if file.suffix == ".csv" else 1.0) for file in files) / 1e6
+    sizes = sizes_below(path) if is_folder(path) else {path.name: size_bytes(path) or 0}
+    return sum(size * (0.25 if name.endswith(".csv") else 1.0) for name, size in sizes.items()) / 1e6
 
 
 def provenance(
@@ -328,7 +338,7 @@ def save_page(
     from mudkit.report.tables import save_table
 
     started, clock = dt.datetime.now(dt.UTC), time.monotonic()
-    path = free_name(Path(build).expanduser() / f"{name}-{started:%Y%m%dT%H%M%SZ}")
+    path = free_name(output_path(build) / f"{name}-{started:%Y%m%dT%H%M%SZ}")
     with staged_folder(path) as folder:
         (folder / "data").mkdir()
         for table_name, table in tables.items():

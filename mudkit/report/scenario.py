@@ -15,7 +15,7 @@ from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.experiment import Task, recorded_task
 from mudkit.experiment.recorded import ItemLog
-from mudkit.files import existing
+from mudkit.files import existing_path
 from mudkit.report.source import TraceSource, open_source
 from mudkit.sources import OutageLog
 from mudkit.trace import load_links, timestamps
@@ -182,7 +182,7 @@ def read_writes(path: str, tz: str) -> pa.Table:
 
 def read_outages(path: str, tz: str) -> pa.Table:
     """Read a log of outages: ``device, begin, end``; or measured links (:func:`mudkit.trace.load_links`)."""
-    file = existing(path, "log of outages")
+    file = existing_path(path, "log of outages")
     if file.is_dir() or file.suffix == ".parquet" or {"up", "mbps"} & set(dialect_of(file).names):
         down = load_links(file, tz=tz).outages()
         begin_us = epoch_us(down["ts"])

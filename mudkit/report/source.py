@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.figures.geometry import MERCATOR_END
-from mudkit.files import existing
+from mudkit.files import Place, existing, is_folder, size_bytes, sizes_below
 from mudkit.report.recording import (
     BREAK,
     BREAK_DAYS,
@@ -33,7 +33,7 @@ from mudkit.report.recording import (
 )
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.formats.packed import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
@@ -576,9 +576,9 @@ def open_source(
     tz = given.tz
     selection = Selection.parse(where, period, tz)
     path = existing(trace, "trace")
-    is_folder = path.is_dir() and traces.is_trace(path)
+    is_trace = traces.is_trace(path)
     given = replace(given, rule="none" if reads or not needs_reads else given.rule or None)
-    how = {} if is_folder else vars(given)
+    how = {} if is_trace else vars(given)
     parts = -(-_estimated_rows(path) // MAX_ROWS)
     seen: Counter[str] = Counter()
     kept: Counter[str] = Counter()
@@ -599,7 +599,7 @@ def open_source(
     log = loaded.reads
     if reads:
         file = existing(reads, "file of reads")
-        is_log = not (file.is_dir() and traces.is_trace(file))
+        is_log = not traces.is_trace(file)
         of_reads = traces.load(file, **(vars(given.of_log(reads_columns)) if is_log else {}))
         log = selection.of_reads(of_reads.reads)
         seen["reads"], kept["reads"] = len(of_reads.reads), len(log)
@@ -625,7 +625,9 @@ def open_source(
     selected = selection.describe()
     if needs_reads and (missing := selection.missing_in_reads()):
         selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
-    name = Path(*path.absolute().parts[-2:]).as_posix()  # of two files of one name the folders differ
+    name = PurePosixPath(
+        *path.absolute().parts[-2:]
+    ).as_posix()  # of two files of one name the folders differ
     fares = _fares_of(loaded) if is_part else loaded.fares
     return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen, fares)
 
@@ -644,10 +646,10 @@ def _aside(rejected: pa.Table) -> pd.DataFrame:
     return frame[list(_ASIDE)]
 
 
-def _estimated_rows(path: Path) -> int:
+def _estimated_rows(path: Place) -> int:
     """Estimate the rows of a file or folder from its size."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(map(text_bytes, files)) // _ROW_BYTES
+    sizes = sizes_below(path) if is_folder(path) else {path.name: size_bytes(path) or 0}
+    return sum(text_bytes(name, size) for name, size in sizes.items()) // _ROW_BYTES
 
 
 def _count(rows: Counter[str], part: traces.Loaded) -> None:
@@ -656,7 +658,7 @@ def _count(rows: Counter[str], part: traces.Loaded) -> None:
 
 
 def _load_sample(
-    path: Path, parts: int, selection: Selection, seen: Counter[str], kept: Counter[str], **how: Any
+    path: Place, parts: int, selection: Selection, seen: Counter[str], kept: Counter[str], **how: Any
 ) -> tuple[traces.Loaded, int]:
     """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all.
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, did_you_mean
-from mudkit.files import existing
+from mudkit.files import existing_path
 from mudkit.report.page import Measure
 
 FILE_NAME: Final = "summary.json"
@@ -112,7 +112,7 @@ def read_summary(folder: str | os.PathLike[str]) -> Summary:
         The folder is not that of a finished report, its report was made before there were summaries, or the
         file is damaged or of a newer version.
     """
-    place = existing(folder, "folder of a report")
+    place = existing_path(folder, "folder of a report")
     place = place.parent if place.is_file() and place.name == FILE_NAME else place
     file = place / FILE_NAME
     if not file.is_file():

@@ -33,6 +33,7 @@ _END_S = 10.0
 _POLL_S = 0.05
 _OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 # Kills these process groups when its input ends without a line, because this Python was killed.
+_MOUNT = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
 _WATCH = 'folder=$1; shift; read -r _ || { for p in "$@"; do kill -9 "-$p"; done; rm -rf "$folder"; }'
 
 
@@ -56,11 +57,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def local_cluster(workers: int = 2, *, cores: int = 1, memory_mib: int = 1024) -> Iterator[Cluster]:
+def local_cluster(
+    workers: int = 2, *, cores: int = 1, memory_mib: int = 1024, private: Path | None = None
+) -> Iterator[Cluster]:
     """Run a master and workers while the body runs.
 
     A worker runs as many tasks at a time as it has cores. Its executors share `memory_mib`; an executor of a
-    session takes 1024 by default.
+    session takes 1024 by default. In the folder `private` each worker has a file system of its own, as on a
+    machine of its own; that takes rights to mount.
     """
     if min(workers, cores) < 1 or memory_mib < 512:
         raise ParameterError(
@@ -83,7 +87,7 @@ def local_cluster(workers: int = 2, *, cores: int = 1, memory_mib: int = 1024) -
         for number in range(workers):
             place = folder / f"worker-{number}"
             command = [_WORKER, *host, *size, "--work-dir", str(place), url]
-            started.append(_start(folder, place.name, environ, command))
+            started.append(_start(folder, place.name, environ, command, private))
         watch = _start_watch(folder, started)
         stack.callback(_dismiss, watch)
         for number, process in enumerate(started[1:]):
@@ -110,13 +114,14 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 def _start(
-    folder: Path, name: str, environ: dict[str, str], command: Sequence[str]
+    folder: Path, name: str, environ: dict[str, str], command: Sequence[str], private: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    program = Path(environ["SPARK_HOME"]) / "bin" / "spark-class"
+    program = str(Path(environ["SPARK_HOME"]) / "bin" / "spark-class")
+    own = [] if private is None else ["unshare", "-m", "sh", "-c", _MOUNT, str(private)]
     try:
         with (folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                [program, *command],
+                [*own, program, *command],
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,

@@ -9,7 +9,6 @@ rate is a parameter there, chosen from what is known about cars and phones, inde
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, overload
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from mudkit.checks import check_arguments, split_rates, unusable, whole_number
 from mudkit.errors import ParameterError
+from mudkit.files import PlaceLike
 from mudkit.sources.city import MAX_TOWNS, CommuterTown, Residents, residents
 from mudkit.sources.phones import PhoneUse, Sightings, check_plausible, fixes, queries
 from mudkit.sources.streams import Stream
@@ -64,7 +64,7 @@ def generate(
     *,
     towns: int = ...,
     start: str | dt.date = ...,
-    path: str | os.PathLike[str],
+    path: PlaceLike,
     overwrite: bool = ...,
     progress: bool = ...,
     town: CommuterTown | None = ...,
@@ -81,7 +81,7 @@ def generate(
     *,
     towns: int = 1,
     start: str | dt.date = "2010-03-01",
-    path: str | os.PathLike[str] | None = None,
+    path: PlaceLike | None = None,
     overwrite: bool = False,
     progress: bool = False,
     town: CommuterTown | None = None,
@@ -108,7 +108,7 @@ def generate(
         Number of towns, from 1 to 400; all are alike and far apart.
     start : str or date
         Local date of the first day, from 1980-01-02 to 2089-01-01; the default is a Monday.
-    path : path-like, optional
+    path : path-like or UPath, optional
         Folder of the trace to write, in memory independent of days and cars; None: return the trace.
     overwrite : bool
         Whether to replace a trace at ``path``.

@@ -7,18 +7,20 @@ A row passes through these modules once: :mod:`mudkit.trace.formats` (format and
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mudkit.checks import check_arguments
-from mudkit.files import existing
-from mudkit.trace.folder import is_trace, read_manifest, read_table
+from mudkit.files import Place
+from mudkit.trace.folder import is_trace, read_description, read_table
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces
+
+if TYPE_CHECKING:
+    from mudkit.trace.formats.given import Given
 
 _PIECE_ROWS = 1_000_000
 _BY_FILE = [("source", "ascending"), ("row", "ascending")]
@@ -26,7 +28,7 @@ _BY_TIME = [("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending
 
 
 @check_arguments(types=False)
-def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
+def load(path: Given, **options: Any) -> Loaded:
     """Load a trace into memory.
 
     Implausible rows (:mod:`mudkit.trace.plausible`) and unreadable ones go to ``rejected`` with a reason;
@@ -34,9 +36,11 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
 
     Parameters
     ----------
-    path : path-like
-        File (also packed), a folder of files of one format (:class:`mudkit.trace.Options`), or a trace folder
-        of mudkit.
+    path : path-like, UPath, list of these, pyarrow.Table or pandas.DataFrame
+        Path or address (:func:`mudkit.files.place`) of a file (also packed), of a folder of files of one
+        format (:class:`mudkit.trace.Options`), or of a trace folder of mudkit; a pattern of names
+        (``rides/2024-*/*.csv``), or a list of files and folders; a table in memory, whose columns are found,
+        or mapped, as those of a file.
     **options
         Those of :class:`mudkit.trace.Options`.
 
@@ -57,11 +61,11 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
         An option is invalid.
     """
     given = Options(**options)
-    path = existing(path, "trace")
-    if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, **vars(given))
-        return _load_folder(path)
-    plan = given.plan(path)
+    source = find(path)
+    if not isinstance(source, Files | pa.Table) and is_trace(source):
+        refuse_for_folder(source, **vars(given))
+        return _load_folder(source)
+    plan = given.plan(source)
     pieces = FilePieces(plan, _PIECE_ROWS)
     parts: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": [], "fares": []}
     for piece in pieces:
@@ -75,7 +79,6 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
     return Loaded(**joined, source=pieces.description)
 
 
-def _load_folder(path: Path) -> Loaded:
-    manifest = read_manifest(path)
+def _load_folder(path: Place) -> Loaded:
     positions = read_table(path, "positions").sort_by([("device", "ascending"), ("ts", "ascending")])
-    return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), manifest)
+    return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), read_description(path))

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
 
 from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
-from mudkit.files import existing, output_problem, work_folder
+from mudkit.files import output_problem, work_folder
 from mudkit.trace.folder import is_trace
+from mudkit.trace.formats import Files, find
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
+if TYPE_CHECKING:
+    from mudkit.trace.formats.given import Given
+
 
 @check_arguments(types=False)
-def scan(
-    path: str | os.PathLike[str], *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any
-) -> Scan:
+def scan(path: Given, *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
@@ -34,7 +37,7 @@ def scan(
 
     Parameters
     ----------
-    path : path-like
+    path : path-like, UPath, list of these, pyarrow.Table or pandas.DataFrame
         As for :func:`mudkit.trace.load`.
     batch_rows : int
         Maximum number of rows of a piece, which holds whole devices; a device with more rows is one piece.
@@ -64,11 +67,11 @@ def scan(
     ...         print(len(piece.positions), piece.rejected_by_reason())
     """
     given = Options(**options)
-    path = existing(path, "trace")
-    if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, **vars(given))
-        return Scan(lambda folder: FolderPieces(path, batch_rows, folder), batch_rows)
-    plan = given.plan(path)
+    source = find(path)
+    if not isinstance(source, Files | pa.Table) and is_trace(source):
+        refuse_for_folder(source, **vars(given))
+        return Scan(lambda folder: FolderPieces(source, batch_rows, folder), batch_rows)
+    plan = given.plan(source)
     return Scan(lambda folder: FilePieces(plan, batch_rows, folder), batch_rows)
 
 

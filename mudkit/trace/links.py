@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
-from mudkit.files import existing, sha256
+from mudkit.files import Place, PlaceLike, existing, sha256
 from mudkit.trace.formats import UNPARSABLE, Source, dialect_of, unreadable
 from mudkit.trace.options import Options
 from mudkit.trace.parse import (
@@ -149,7 +147,7 @@ class LoadedLinks(Displayed):
 
 @check_arguments(types=False)
 def load_links(
-    path: str | os.PathLike[str],
+    path: PlaceLike,
     format: str = "auto",  # noqa: A002
     *,
     tz: str = "America/Chicago",
@@ -237,7 +235,7 @@ def load_links(
     return LoadedLinks(links, pa.concat_tables([bad, again]).sort_by("row"), description)
 
 
-def _recognise(path: Path, format: str) -> Source:  # noqa: A002
+def _recognise(path: Place, format: str) -> Source:  # noqa: A002
     """Return the format of a file; all its columns are read, so that a rejected row is complete."""
     if format not in ("auto", *_FORMATS):
         raise ParameterError(

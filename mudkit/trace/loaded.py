@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,10 +13,10 @@ import pyarrow.csv as pa_csv
 
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
-from mudkit.files import refuse_existing, staged_file
+from mudkit.files import Place, PlaceLike, place, refuse_existing, staged_file
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
-from mudkit.trace.formats import Source, lines_of
+from mudkit.trace.formats import Segment, Source, lines_of
 from mudkit.trace.schema import FARES, epoch_us, rejected_by_reason
 from mudkit.units import US_PER_S
 
@@ -141,8 +139,8 @@ class Loaded(Displayed):
             rows += [("origin of reads", ", ".join(sorted(set(self.reads["origin"].to_pylist()))))]
         return pd.DataFrame(rows, columns=["what", "value"])
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the trace as a folder that Spark and :func:`mudkit.trace.load` read.
+    def save(self, path: PlaceLike, *, overwrite: bool = False) -> Place:
+        """Write the trace as a folder that Spark and :func:`mudkit.trace.load` read, or to an address.
 
         Raises
         ------
@@ -153,7 +151,7 @@ class Loaded(Displayed):
         with TraceWriter.open(path, description, overwrite=overwrite) as writer:
             for name in ("positions", "reads", "rejected"):
                 writer.write(name, getattr(self, name))
-        return Path(path)
+        return place(path)
 
 
 def describe_passed_over(source: Mapping[str, Any]) -> str:
@@ -162,7 +160,7 @@ def describe_passed_over(source: Mapping[str, Any]) -> str:
     return ", ".join(f"{n:,} {suffix or 'without a suffix'}" for suffix, n in counts.items())
 
 
-def refuse_other_file(path: Path, *, overwrite: bool) -> None:
+def refuse_other_file(path: Place, *, overwrite: bool) -> None:
     """Raise an error if there is something at the place of a file of rejected rows.
 
     With ``overwrite``, another such file is allowed.
@@ -175,7 +173,7 @@ def refuse_other_file(path: Path, *, overwrite: bool) -> None:
 
 
 def write_rejected(
-    rejected: pa.Table, source: Source | None, path: str | os.PathLike[str], *, overwrite: bool = False
+    rejected: pa.Table, source: Source | None, path: PlaceLike, *, overwrite: bool = False
 ) -> None:
     """Write rejected rows to a CSV file, by file and row: ``file, row, line, reason, raw``.
 
@@ -197,8 +195,8 @@ def write_rejected(
     OutputExists, OutputProblem
         There is something else, or the file cannot be written; nothing is left behind.
     """
-    path = Path(path).expanduser()
-    refuse_other_file(path, overwrite=overwrite)
+    at = place(path)
+    refuse_other_file(at, overwrite=overwrite)
     rejected = rejected.sort_by([("source", "ascending"), ("row", "ascending")])
     names, first = np.unique(rejected["source"].to_numpy().astype(np.str_), return_index=True)
     line: list[int | None] = [None] * len(rejected)
@@ -208,10 +206,10 @@ def write_rejected(
         if source is None:
             break
         file = source.path / name if source.members else source.path
-        dialect = next(source.batches([file])).dialect
+        dialect = next(source.batches([Segment(file)])).dialect
         places = {row: place for place, row in enumerate(rejected["row"][begin:end].to_pylist(), start=begin)}
         for row, number, text in lines_of(file, dialect, places) if dialect else ():
             line[places[row]], raw[places[row]] = number, text
     columns = {"file": rejected["source"], "row": rejected["row"], "line": pa.array(line, pa.int64())}
-    with staged_file(path) as staging:
+    with staged_file(at) as staging:
         pa_csv.write_csv(pa.table(columns | {"reason": rejected["reason"], "raw": pa.array(raw)}), staging)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.errors import InputMissing, TraceContentError, TraceFormatError
-from mudkit.files import existing
+from mudkit.files import Place, PlaceLike, existing, is_folder
 from mudkit.trace.formats import Dialect, Source, dialect_of, lines_of
 from mudkit.trace.parse import EARLIEST_US, LATEST_US
 from mudkit.trace.times import NO_TIME, has_clock_change, times_us
@@ -28,7 +26,7 @@ class Log:
 
     Attributes
     ----------
-    file : Path
+    file : Path or UPath
         The table.
     dialect : Dialect
         Its form.
@@ -38,7 +36,7 @@ class Log:
         Number of each row in the file, from 1.
     """
 
-    file: Path
+    file: Place
     dialect: Dialect
     columns: dict[str, pa.Array]
     rows: NDArray[np.int64]
@@ -46,7 +44,7 @@ class Log:
     @classmethod
     def read(
         cls,
-        path: str | os.PathLike[str],
+        path: PlaceLike,
         what: str,
         required: Mapping[str, tuple[str, ...]],
         optional: Iterable[str] = (),
@@ -63,7 +61,7 @@ class Log:
             A row has another number of fields than the header.
         """
         file = existing(path, f"log of {what}")
-        if file.is_dir():
+        if is_folder(file):
             raise InputMissing(
                 f"{file} is a folder.",
                 where=str(file),

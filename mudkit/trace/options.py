@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
 
 from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
-from mudkit.files import sha256
+from mudkit.files import Place
 from mudkit.trace.derive import Rule
-from mudkit.trace.formats import Source, recognise
+from mudkit.trace.formats import Files, Source, recognise, recognise_table
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
-from mudkit.trace.times import AUTO, TIME_UNITS, names_zone
+from mudkit.trace.times import AUTO, TIME_UNITS
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
@@ -123,20 +124,33 @@ class Options:
             if not is_allowed:
                 raise unusable(name, getattr(self, name), expected)
 
-    def plan(self, path: Path) -> LoadPlan:
-        """Recognise a file or folder, and return the plan to load it.
+    def plan(self, given: Place | Files | pa.Table, name: str = "table") -> LoadPlan:
+        """Recognise a source, and return the plan to load it.
 
         Parameters
         ----------
-        path : Path
-            An existing file or folder, but no trace folder.
+        given : Path or UPath or Files or pyarrow.Table
+            An existing file or folder, but no trace folder; several, as :func:`mudkit.trace.formats.find`
+            returns them; or a table.
+        name : str
+            Name of a table.
         """
         columns = {
             name: str(given) if self.header else place_name(given)
             for name, given in (self.columns or {}).items()
         }
         required = [name for name in REQUIRED if name != "device" or self.device is None]
-        return LoadPlan.of(recognise(path, self.format, columns, required), self)
+        if not isinstance(given, pa.Table):
+            return LoadPlan.of(recognise(given, self.format, columns, required), self)
+        if self.format != "auto" or not self.header:
+            raise ParameterError(
+                "A table in memory has no format.",
+                where="format" if self.format != "auto" else "header",
+                found=repr(self.format if self.format != "auto" else self.header),
+                expected="columns with names",
+                remedy="leave it out; columns={'device': …} maps names",
+            )
+        return LoadPlan.of(recognise_table(given, columns, required, name=name), self)
 
     def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
         """Return the options of a log of reads beside such a trace; format, columns and unit are its own.
@@ -150,7 +164,7 @@ class Options:
         return replace(log, time_unit="auto", header=True)
 
 
-def refuse_for_folder(path: Path, **options: object) -> None:
+def refuse_for_folder(path: Place, **options: object) -> None:
     """Raise an error for options, by the names of :class:`Options`, that have no effect on a trace folder."""
     defaults = {field.name: field.default for field in fields(Options)}
     given = {name: value for name, value in options.items() if value not in (None, "", {}, defaults[name])}
@@ -202,15 +216,14 @@ class LoadPlan:
     @cached_property
     def names_zones(self) -> bool:
         """True if some times of the source name their zone; reads the times of all files until one does."""
-        return any(names_zone(batch.times) for batch in self.source.batches())
+        return self.source.names_zones()
 
     def description(self) -> dict[str, Any]:
-        """Return the origin of the trace and every option that shaped it; hashes the files."""
+        """Return the origin of the trace and every option that shaped it."""
         options = self.options
         return {
             "name": self.source.path.name,
             "format": self.source.format,
-            "sha256": sha256(self.source.path),
             "options": {
                 "columns": self.source.columns,
                 "rule": str(self.rule),

@@ -7,9 +7,8 @@ exchanged coordinates), which is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, lines_of
+from mudkit.files import Place
+from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, Segment, lines_of
 from mudkit.trace.formats.columns import REPROJECT
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
@@ -104,32 +104,32 @@ class Parsed:
     bad: pa.Table
 
 
-def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
+def parsed_batches(plan: LoadPlan, parts: Sequence[Segment] | None = None) -> Iterator[Parsed]:
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
-    return (parsed for file in files or plan.source.files() for _, parsed in _parse_file(plan, file))
+    return (parse_batch(plan, batch) for batch in plan.source.batches(parts))
 
 
-def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
-    """Parse a file; its local times can be used only if no time of the source names a zone.
+def parse_batch(plan: LoadPlan, batch: Batch) -> Parsed:
+    """Parse a batch; lines without columns are among the bad rows.
 
-    Of a source that begins with local times, times are therefore read twice.
+    Local times can be used only if no time of the source names a zone. Of a source that begins with local
+    times, times are therefore read twice.
     """
     is_open = plan.options.tz == "UTC"  # whoever says a zone says what local times are
-    for batch in plan.source.batches([file]):
-        try:
-            ts = batch.times
-            has_zones = is_open and bool(lacks_zone(ts).any()) and (names_zone(ts) or plan.names_zones)
-            parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
-        except (pa.ArrowException, KeyError) as error:
-            kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
-            raise TraceFormatError(
-                f"The columns of {batch.source} are not what they should be.",
-                where=batch.source,
-                found=kinds,
-                expected="a device as text or number, a time, and latitude and longitude as numbers",
-                remedy="check the column mapping",
-            ) from error
-        yield batch, Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
+    try:
+        ts = batch.times
+        has_zones = is_open and bool(lacks_zone(ts).any()) and (names_zone(ts) or plan.names_zones)
+        parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
+    except (pa.ArrowException, KeyError) as error:
+        kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
+        raise TraceFormatError(
+            f"The columns of {batch.source} are not what they should be.",
+            where=batch.source,
+            found=kinds,
+            expected="a device as text or number, a time, and latitude and longitude as numbers",
+            remedy="check the column mapping",
+        ) from error
+    return Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
 def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> Parsed:
@@ -232,7 +232,7 @@ def malformed_rows(batch: Batch) -> pa.Table:
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
-def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
+def no_rows(file: Place, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
     """Return the error for a file without rows; ``marked`` counts those that are no positions, by reason."""
     if marked:
         return TraceContentError(
@@ -252,7 +252,7 @@ def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "
 
 
 def refuse_mostly_bad(
-    file: Path,
+    file: Place,
     rows: int,
     bad: pa.Table,
     expected: str,
@@ -336,7 +336,10 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], kind: str = 
 
 def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     """Return the form of the first file with such a row, and this row as it stands there."""
-    file, batch, rejected = next(_rejected_batches(plan, reason))
+    first = next(_rejected_batches(plan, reason), None)
+    if first is None:  # of a table that is read elsewhere, only the first rows are known here
+        return None, "none of them among the first rows"
+    file, batch, rejected = first
     row, raw = (rejected.sort_by("row")[name][0].as_py() for name in ("row", "raw"))
     if batch.dialect is None:
         return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"
@@ -344,10 +347,11 @@ def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
 
 
-def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Path, Batch, pa.Table]]:
+def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Place, Batch, pa.Table]]:
     """Iterate over the batches with rows that cannot be read for this reason: file, batch and these rows."""
     for file in plan.source.files():
-        for batch, parsed in _parse_file(plan, file):
+        for batch in plan.source.batches([Segment(file)]):
+            parsed = parse_batch(plan, batch)
             rejected = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))
             if len(rejected):
                 yield file, batch, rejected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from mudkit.checks import check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.files import existing, sha256
+from mudkit.files import PlaceLike, existing, is_folder, sha256
 from mudkit.trace.formats import UNPARSABLE, Source, dialect_of
 from mudkit.trace.parse import (
     EARLIEST_US,
@@ -99,7 +98,7 @@ class UnlockLog:
 
 
 @check_arguments(types=False)
-def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
+def load_unlocks(path: PlaceLike) -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 
     Rows are sorted by time: a phone's clock may be set back, and AWARE writes buffered rows later. Unlocks up
@@ -125,31 +124,31 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     TraceContentError
         The file holds no rows, no unlock, or rows of several phones.
     """
-    path = existing(path, "phone log")
-    if path.is_dir():
+    file = existing(path, "phone log")
+    if is_folder(file):
         raise TraceFormatError(
-            f"{path} is a folder.",
-            where=str(path),
+            f"{file} is a folder.",
+            where=str(file),
             found="a folder",
             expected="one CSV file of AWARE's sensor Screen",
             remedy="name the file itself",
         )
-    names = dialect_of(path).names
+    names = dialect_of(file).names
     if missing := [name for name in _NEEDED if name not in names]:
         raise TraceFormatError(
-            f"{path.name} is not a log of AWARE's screen.",
-            where=str(path),
+            f"{file.name} is not a log of AWARE's screen.",
+            where=str(file),
             found="the columns " + ", ".join(name[:40] for name in names[:20]),
             expected="a column for each of " + ", ".join(missing),
             remedy="name the file of the sensor Screen, for instance AwareScreen.csv",
         )
-    source = Source(path, "csv", {name: name for name in names})
+    source = Source(file, "csv", {name: name for name in names})
     good, bad = _read(source)
     rows = len(good) + len(bad)
     if not rows:
-        raise no_rows(path)
+        raise no_rows(file)
     refuse_mostly_bad(
-        path,
+        file,
         rows,
         bad,
         "a time since 1970 and a screen status from 0 to 3 in each row",
@@ -161,8 +160,8 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     statuses = {name: int(np.count_nonzero(status == i)) for i, name in enumerate(STATUSES)}
     if not len(unlocked):
         raise TraceContentError(
-            f"{path.name} holds no unlock.",
-            where=str(path),
+            f"{file.name} holds no unlock.",
+            where=str(file),
             found=", ".join(f"{count:,} {name}" for name, count in statuses.items()),
             expected=f"rows with screen_status {_UNLOCKED}",
             remedy="take the log of a phone with a lock screen",
@@ -170,11 +169,11 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     unlocked = unlocked[np.argsort(t_us[unlocked], kind="stable")]
     counts = _counting(t_us[unlocked])
     again = good.take(pa.array(unlocked[~counts]))
-    repeated = rejected_rows(path.name, again["row"], [REPEATED] * len(again), again["raw"])
+    repeated = rejected_rows(file.name, again["row"], [REPEATED] * len(again), again["raw"])
     description = {
-        "name": path.name,
+        "name": file.name,
         "format": "aware-screen",
-        "sha256": sha256(path),
+        "sha256": sha256(file),
         "rows": rows,
         "statuses": statuses,
         "steps_back": int(np.count_nonzero(np.diff(t_us) < 0)),

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
+from mudkit.files import Place
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
-from mudkit.trace.folder import read_manifest, table_folder
-from mudkit.trace.formats import text_bytes
+from mudkit.trace.folder import dataset, read_description, table_files
+from mudkit.trace.formats import Segment
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import parsed_batches
@@ -67,7 +67,7 @@ class FilePieces:
 
     def __init__(self, plan: LoadPlan, max_rows: int, folder: Path | None = None) -> None:
         self._plan, self._max_rows = plan, max_rows
-        self.description = plan.description()
+        self.description = {**plan.description(), "sha256": plan.source.checksum}
         self._rows = Runs(folder, "rows", max_rows)
         self._unread = _Unread(folder, max_rows)
         self._parsed = Tally()
@@ -91,12 +91,12 @@ class FilePieces:
         """Read all rows; raise an error if most cannot be read."""
         source = self._plan.source
         files = source.files()
-        sizes = [text_bytes(file) for file in files]
+        sizes = source.sizes()
         with bar(sum(sizes) / 1e6, f"reading {source.path.name}", "MB") as show, self._unread:
             done = 0
             for file, size in zip(files, sizes, strict=True):
                 rows = 0
-                for parsed in parsed_batches(self._plan, [file]):
+                for parsed in parsed_batches(self._plan, [Segment(file)]):
                     self._rows.add(parsed.good)
                     self._unread.add(parsed.bad)
                     self._parsed.add_parsed(parsed)
@@ -113,16 +113,16 @@ class FolderPieces:
 
     Parameters
     ----------
-    path : Path
+    path : Path or UPath
     max_rows : int
         Maximum number of rows of a piece, unless one device has more.
     folder : Path
         Folder for the rows.
     """
 
-    def __init__(self, path: Path, max_rows: int, folder: Path) -> None:
+    def __init__(self, path: Place, max_rows: int, folder: Path) -> None:
         self._path, self._max_rows = path, max_rows
-        self.description = read_manifest(path)
+        self.description = read_description(path)
         self._runs = {name: Runs(folder, name, max_rows) for name in ("positions", "reads")}
         self._sort()
         devices = self._runs["positions"].counts + self._runs["reads"].counts
@@ -153,11 +153,9 @@ class FolderPieces:
                 runs.finish()
 
     def _batches(self, name: str) -> Iterator[pa.Table]:
-        folder = table_folder(self._path, name)
-        if folder is not None:
-            dataset = ds.dataset(folder, schema=SCHEMAS[name], format="parquet")
+        if files := table_files(self._path, name):
             kept = {"batch_size": self._max_rows, "batch_readahead": 2, "fragment_readahead": 1}
-            for batch in dataset.to_batches(**kept):
+            for batch in dataset(files, SCHEMAS[name]).to_batches(**kept):
                 yield pa.Table.from_batches([batch])
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible
+from mudkit.trace.formats import Segment
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import Parsed, check_parsed, parsed_batches
 
@@ -93,17 +93,17 @@ def check_source(plan: LoadPlan) -> None:
     """
     files = plan.source.files()
     sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
-    sample = _count(batch for file in sampled for batch in islice(_batches(plan, [file]), 1))
+    sample = _count(batch for file in sampled for batch in islice(_batches(plan, [Segment(file)]), 1))
     if sample.rows >= MIN_DECISIVE_ROWS and not sample.parsed:
         sample.check_parsed(plan, "sampled rows")
     elif not sample.rows or 2 * sample.bad.total() > sample.rows:
-        _count(_batches(plan, files)).check_parsed(plan)
+        _count(_batches(plan)).check_parsed(plan)
     pa.default_memory_pool().release_unused()  # blocks of a large file, which Arrow would keep
 
 
-def _batches(plan: LoadPlan, files: list[Path]) -> Iterable[Parsed]:
+def _batches(plan: LoadPlan, parts: Sequence[Segment] | None = None) -> Iterable[Parsed]:
     """Iterate over the batches that hold rows."""
-    return (batch for batch in parsed_batches(plan, files) if len(batch.good) or len(batch.bad))
+    return (batch for batch in parsed_batches(plan, parts) if len(batch.good) or len(batch.bad))
 
 
 def _count(batches: Iterable[Parsed]) -> Tally:

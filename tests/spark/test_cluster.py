@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from spark_cluster import create_bare_python, is_running
+from webhdfs_server import webhdfs_server
 
-from mudkit import pipeline
+from mudkit import pipeline, trace
 from mudkit.reproduce.cluster import local_cluster, members
 from mudkit.reproduce.harness import environment
 from mudkit.reproduce.lab_spark import (
@@ -294,3 +297,120 @@ def test_foreign_session_receives_mudkit_once_if_missing(cluster, python, tmp_pa
     process = run_python(OWN_SESSION, root, master, remote, str(tmp_path), cwd=tmp_path, **variables)
     assert process.returncode == 0, process.stderr[-3000:]
     assert json.loads(process.stdout.splitlines()[-1]) == [40, True, 40, [1, 2], kind != "has mudkit"]
+
+
+PRIVATE = """
+    import json, sys
+    from mudkit import pipeline, trace
+    from mudkit.errors import MudkitError
+
+    source, generated, out = sys.argv[1:]
+    spark = pipeline.session()
+    positions, reads = (pipeline.read(spark, generated, name) for name in ("positions", "reads"))
+    calls = {
+        "ingest": lambda at: pipeline.ingest(spark, source, at, rule="trip_start").kept,
+        "run_job": lambda at: pipeline.run_job(spark, "label_reads", generated, at, dates=1).rows,
+        "write": lambda at: pipeline.write(positions.repartition(4), at),
+    }
+    for name, call in calls.items():
+        try:
+            print(json.dumps([name, call(f"{out}/{name}")]), flush=True)
+        except MudkitError as error:
+            print(json.dumps([type(error).__name__, str(error), error.remedy]), flush=True)
+    pipeline.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory) -> Path:
+    """Return a folder in which each worker of `apart` has a file system of its own."""
+    folder = tmp_path_factory.mktemp("apart") / "private"
+    folder.mkdir()
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare")
+    mount = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(folder)]
+    process = subprocess.run(mount, capture_output=True, text=True)
+    if process.returncode:
+        pytest.skip(f"this machine does not let workers have file systems of their own: {process.stderr}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def apart(private):
+    with local_cluster(2, private=private) as cluster:
+        yield cluster
+
+
+@pytest.mark.soak
+def test_output_on_private_file_systems_is_refused_in_words(apart, private, source, python):
+    """scale.md and 66: nothing is called a success that the driver does not see.
+
+    Two workers without a shared folder once kept 10,636 of 20,000 rows, and said so as success.
+    """
+    arguments = (str(source / "cabs"), str(source / "generated"), str(private))
+    process = run_python(PRIVATE, *arguments, MUDKIT_SPARK_MASTER=apart.url, PYSPARK_PYTHON=str(python))
+    assert process.returncode == 0, process.stderr[-3000:]
+    errors = [json.loads(line) for line in process.stdout.splitlines()]
+    assert len(errors) == 3
+    for kind, text, remedy in errors:
+        assert kind == "OutputProblem"
+        assert "not shared" in text
+        assert "shared file system" in remedy
+    assert list(private.iterdir()) == []
+
+
+@pytest.mark.soak
+def test_source_on_private_file_systems_is_refused_in_words(apart, private, source, python, tmp_path):
+    shutil.copytree(source / "cabs", private / "cabs")
+    arguments = (str(private / "cabs"), str(source / "generated"), str(tmp_path))
+    process = run_python(PRIVATE, *arguments, MUDKIT_SPARK_MASTER=apart.url, PYSPARK_PYTHON=str(python))
+    shutil.rmtree(private / "cabs")
+    assert process.returncode == 0, process.stderr[-3000:]
+    kind, text, remedy = json.loads(process.stdout.splitlines()[0])
+    assert kind == "InputMissing"
+    assert "A worker does not see the file" in text
+    assert "shared file system" in remedy
+    assert not (tmp_path / "ingest").exists()
+
+
+@pytest.mark.soak
+def test_store_between_private_file_systems_has_the_same_rows_as_local_mode(
+    apart, source, tmp_path, tmp_path_factory
+):
+    """66: workers with private file systems, and a store between them that refuses to rename."""
+    program = create_bare_python(tmp_path_factory.mktemp("bare"), "universal_pathlib", "requests")
+    local = run_python(
+        PRIVATE,
+        str(source / "cabs"),
+        str(source / "generated"),
+        str(tmp_path),
+        MUDKIT_SPARK_MASTER="local[2]",
+    )
+    assert local.returncode == 0, local.stderr[-3000:]
+    with webhdfs_server() as server:
+        for file in (source / "generated").rglob("*"):
+            if file.is_file():
+                server.put(f"/generated/{file.relative_to(source / 'generated')}", file.read_bytes())
+        arguments = (str(source / "cabs"), f"{server.address}/generated", f"{server.address}/out")
+        process = run_python(PRIVATE, *arguments, MUDKIT_SPARK_MASTER=apart.url, PYSPARK_PYTHON=str(program))
+        assert process.returncode == 0, process.stderr[-3000:]
+        assert process.stdout == local.stdout
+        assert server.operations["RENAME"] == server.operations["APPEND"] == 0
+        for name, content in server.files.items():
+            if name.startswith("/out/"):
+                place = tmp_path / "store" / name.removeprefix("/out/")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+    assert not list((tmp_path / "store").rglob("_job-*"))
+    for table in ("positions", "reads", "rejected"):
+        one, other = (
+            trace.read_table(folder, table) for folder in (tmp_path / "ingest", tmp_path / "store/ingest")
+        )
+        assert one.equals(other)
+    for name in ("run_job", "write"):
+        one, other = (
+            ds.dataset(folder / name, format="parquet").to_table()
+            for folder in (tmp_path, tmp_path / "store")
+        )
+        assert len(one) > 0
+        assert count_differing(one, other) == 0

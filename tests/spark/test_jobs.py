@@ -1,5 +1,6 @@
 """Jobs in parts: equal to whole jobs for any partition, and resumed after interruption."""
 
+import json
 import shutil
 from collections import Counter
 from contextlib import nullcontext
@@ -24,8 +25,7 @@ from mudkit.errors import (
     PredicateError,
     TraceContentError,
 )
-from mudkit.pipeline import _ingest, jobs
-from mudkit.pipeline.resume import resumable
+from mudkit.pipeline import _ingest, commits, jobs
 from mudkit.trace.schema import epoch_us, timestamps
 from mudkit.trace.tally import Tally
 
@@ -75,6 +75,15 @@ def read_stored_rows(path):
     return count_rows(ds.dataset(path, format="parquet").to_table())
 
 
+def named_files(out):
+    """Return the rows of each file that the manifest names."""
+    manifest = json.loads((out / "_manifest.json").read_text())
+    files = {file["name"]: file["rows"] for file in manifest["files"]}
+    assert sum(files.values()) == manifest["rows"]
+    assert files == {name: pq.read_metadata(out / name).num_rows for name in files}
+    return files
+
+
 def list_names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -89,7 +98,8 @@ def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job):
         assert (report.parts, report.parts_reused) == (parts, 0)
         assert report.rows == expected.total()
         assert read_stored_rows(out) == expected
-        assert all(name.startswith("part-0000") for name in list_names(out))
+        assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
+        assert all(name.startswith("part-0000") for name in named_files(out))
     assert list_names(tmp_path) == ["1", "4", "None"]
 
 
@@ -132,23 +142,24 @@ class InterruptedFunction:
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
 def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
-    out, write = tmp_path / "out", jobs._write
-    finished = 0
+    """Parts run some at a time, so at least as many as were begun before the interruption are finished."""
+    out, write = tmp_path / "out", jobs.write_frame
+    finished = {}
     for calls in (2, 3):
-        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, calls))
+        monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, calls))
         with pytest.raises(KeyboardInterrupt):
             pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
-        finished += calls
-        (resume_folder,) = tmp_path.iterdir()
-        assert resume_folder.name.startswith(".out.resume-")
-        assert len(list_names(resume_folder / "done")) == finished
-    mtimes_ns = {file.name: file.stat().st_mtime_ns for file in (resume_folder / "out").iterdir()}
-    monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 2))
+        (job_folder,) = out.iterdir()
+        assert job_folder.name.startswith("_job-")
+        now = {file.name: file.stat().st_mtime_ns for file in (job_folder / "done").iterdir()}
+        assert finished.items() <= now.items()
+        assert len(finished) < len(now) <= len(finished) + calls
+        finished = now
+    monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 7 - len(finished)))
     report = pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
-    assert (report.parts, report.parts_reused) == (7, 5)
+    assert (report.parts, report.parts_reused) == (7, len(finished))
     assert read_stored_rows(out) == run_directly(spark, folder, job)
-    assert mtimes_ns.items() <= {file.name: file.stat().st_mtime_ns for file in out.iterdir()}.items()
-    assert list_names(tmp_path) == ["out"]
+    assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
 
 
 @pytest.mark.soak(keep=1, group="another")
@@ -163,28 +174,57 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
         (copy, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
     ]
     folder_names = set()
-    write = jobs._write
+    write = jobs.write_frame
     for trace_folder, options in stops:
-        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 1))
+        monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 1))
         with pytest.raises(KeyboardInterrupt):
             pipeline.run_job(spark, "cells", trace_folder, tmp_path / "out", **{"dates": 1, **options})
-        (resume_folder,) = tmp_path.glob(".out*")  # the previous one is swept
-        assert len(list_names(resume_folder / "done")) == 1
-        folder_names.add(resume_folder.name)
+        (job_folder,) = (tmp_path / "out").iterdir()  # the previous one is removed
+        assert len(list_names(job_folder / "done")) == 1
+        folder_names.add(job_folder.name)
     assert len(folder_names) == len(stops)
-    monkeypatch.setattr(jobs, "_write", write)
+    monkeypatch.setattr(jobs, "write_frame", write)
     changed = next((copy / "positions").rglob("*.parquet"))
     pq.write_table(pq.read_table(changed).replace_schema_metadata({"x": "y"}), changed)
+    manifest = json.loads((copy / "trace.json").read_text())
+    (entry,) = (file for file in manifest["files"]["positions"] if copy / file["name"] == changed)
+    entry["bytes"] = changed.stat().st_size
+    (copy / "trace.json").write_text(json.dumps(manifest))
     options = {"bucket_s": 1800, "where": "lat > 0", "dates": 2}
     assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_reused == 0
     assert list_names(tmp_path) == ["copy", "out"]
 
 
-def test_concurrent_job_is_refused_at_the_same_folder(spark, folder, tmp_path):
-    with resumable(tmp_path / "out", {}):
-        with pytest.raises(OutputProblem, match="Another process"):
-            pipeline.run_job(spark, "label_writes", folder, tmp_path / "out")
-        pipeline.run_job(spark, "label_writes", folder, tmp_path / "beside")
+def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_path, monkeypatch):
+    """66: another identity: the later start wins, the earlier one ends with an OutputProblem."""
+    out, write = tmp_path / "out", jobs.write_frame
+
+    def begin_another(*arguments):
+        monkeypatch.setattr(jobs, "write_frame", write)
+        pipeline.run_job(spark, "label_writes", folder, out)
+        return write(*arguments)
+
+    monkeypatch.setattr(jobs, "write_frame", begin_another)
+    with pytest.raises(OutputProblem, match="Another job began"):
+        pipeline.run_job(spark, "cells", folder, out)
+    assert json.loads((out / "_manifest.json").read_text())["name"] == "label_writes"
+    assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
+
+
+def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
+    out, write, reports = tmp_path / "out", jobs.write_frame, []
+
+    def run_again(*arguments):
+        monkeypatch.setattr(jobs, "write_frame", write)
+        reports.append(pipeline.run_job(spark, "label_writes", folder, out, dates=2))
+        return write(*arguments)
+
+    monkeypatch.setattr(jobs, "write_frame", run_again)
+    reports.append(pipeline.run_job(spark, "label_writes", folder, out, dates=2))
+    assert {report.rows for report in reports} == {1800}
+    assert len(reports) > 1
+    assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
+    assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
 
 
 def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
@@ -246,29 +286,42 @@ def cabs(tmp_path):
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("check_name", "parts"), [("check_parsed", 3), ("check_cleaned", 5)])
-def test_interrupted_ingest_resumes(spark, cabs, tmp_path, monkeypatch, check_name, parts):
+@pytest.mark.parametrize(
+    ("name", "parts"), [("check_parsed", 3), ("check_cleaned", 5), ("plan_merges", 5), ("_put", 6)]
+)
+def test_interrupted_ingest_resumes(spark, cabs, tmp_path, monkeypatch, name, parts):
+    """Interrupt an ingest after its files are parsed, its buckets cleaned, its dates merged."""
     out, expected = tmp_path / "out", tmp_path / "wanted"
     pipeline.ingest(spark, cabs, expected)
+    of = {"plan_merges": _ingest, "_put": commits}.get(name, Tally)
     with monkeypatch.context() as patch:
-        patch.setattr(Tally, check_name, InterruptedFunction(None, 0))
+        patch.setattr(of, name, InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
-    (resume_folder,) = tmp_path.glob(".out*")
-    assert len(list_names(resume_folder / "done")) == parts
-    assert not out.exists()
-    before = {file: file.stat().st_mtime_ns for file in (resume_folder / "work").rglob("part-*")}
+    (job_folder,) = out.glob("_job-*")
+    assert len(list_names(job_folder / "done")) == parts
+    assert not trace.is_trace(out)
+    before = {file.name: file.stat().st_mtime_ns for file in (job_folder / "done").iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, "write_manifest", InterruptedFunction(None, 0))
+        patch.setattr(commits, "_put", InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
-    assert before == {file: file.stat().st_mtime_ns for file in (resume_folder / "work").rglob("part-*")}
+    now = {file.name: file.stat().st_mtime_ns for file in (job_folder / "done").iterdir()}
+    assert before.items() <= now.items()
     report = pipeline.ingest(spark, cabs, out)
-    assert (report.parts, report.parts_reused) == (5, 5)
+    assert (report.parts, report.parts_reused) == (6, 6)
     assert list_names(tmp_path) == ["cabs", "out", "wanted"]
-    files = [file.relative_to(expected) for file in sorted(expected.rglob("*")) if file.is_file()]
-    assert files == [file.relative_to(out) for file in sorted(out.rglob("*")) if file.is_file()]
-    assert all((out / file).read_bytes() == (expected / file).read_bytes() for file in files)
+    assert list_names(out) == ["positions", "reads", "trace.json"]
+    assert [content_of_files(out, table) for table in ("positions", "reads")] == [
+        content_of_files(expected, table) for table in ("positions", "reads")
+    ]
+
+
+def content_of_files(folder, table):
+    """Return the bytes of the files that the manifest names, with the folders of their dates."""
+    files = trace.read_manifest(folder)["files"][table]
+    assert {str(f.relative_to(folder)) for f in (folder / table).rglob("*.*")} == {f["name"] for f in files}
+    return [(f["name"].rpartition("/")[0], (folder / f["name"]).read_bytes()) for f in files]
 
 
 @pytest.mark.soak(keep=1, group="another")
@@ -293,7 +346,7 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
         "2",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_write", InterruptedFunction(jobs._write, 2))
+        patch.setattr(jobs, "write_frame", InterruptedFunction(jobs.write_frame, 2))
         assert CliRunner().invoke(app, arguments).exit_code != 0
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0

@@ -201,6 +201,77 @@ def test_spark_connect_session(run_python):
     }
 
 
+JOBS = {
+    "killed": """
+        threading.Timer(1.0, jvm().kill).start()
+        def sleep(batches):
+            for batch in batches:
+                time.sleep(60)
+                yield batch
+        def work():
+            spark.range(1).mapInArrow(sleep, "id BIGINT").collect()
+        """,
+    "out of memory": """
+        def work():
+            spark.sql("SELECT size(sequence(0, 90000000 + id)) FROM range(2)").collect()
+        """,
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("session", ["remote='local[1]'", "'local[1]'"])
+@pytest.mark.soak(keep=1, group="end of Java")
+def test_job_ends_with_java_and_says_how(run_python, session, job):
+    """A Connect client would try a dead server again for ten minutes; Java without a thread may wait for it."""
+    answer = run_python(
+        "import threading, time\n"
+        f"spark = pipeline.session({session})\n"
+        + textwrap.dedent(JOBS[job])
+        + textwrap.dedent("""
+        begun = time.monotonic()
+        try:
+            with pipeline.progress(spark, "job"):
+                work()
+        except EnvironmentProblem as error:
+            told["error"] = [error.summary, error.found]
+            told["remedy"] = error.remedy
+        told["soon"] = time.monotonic() - begun < 50
+        told["again"] = pipeline.session().range(3).count()
+        """),
+        silent=False,
+        MUDKIT_SPARK_MEMORY="600m",
+    )
+    found = {"killed": "killed by SIGKILL", "out of memory": "its memory was full (exit code 3)"}[job]
+    assert ("MUDKIT_SPARK_MEMORY" in answer.pop("remedy")) == (job == "out of memory")
+    assert answer == {"error": ["Spark's Java ended while a job ran.", found], "soon": True, "again": 3}
+
+
+@pytest.mark.soak(keep=1, group="own session")
+def test_session_on_the_server_of_others_ends_at_exit(run_python):
+    """The server would keep the session, with its files and views, until an hour after its last call."""
+    answer = run_python(
+        """
+        import atexit
+        from mudkit.pipeline.launch import connect
+        spark = pipeline.session(remote="local[1]")
+        foreign = spark.newSession()
+        from pyspark.sql.connect.session import SparkSession as RemoteSession
+        from mudkit.pipeline import _session
+        own, _session._PROCESS.running = _session._PROCESS.running, None
+        RemoteSession._set_default_and_active_session(foreign)
+        adopted = pipeline.session()
+        told["other"] = adopted is not foreign
+        adopted.range(1).createOrReplaceTempView("view")
+        _session._at_exit(os.getpid())
+        told["lives"] = foreign.range(3).count()
+        told["ended"] = adopted.client._closed
+        _session._PROCESS.running = own
+        """,
+        silent=False,
+    )
+    assert answer == {"other": True, "lives": 3, "ended": True}
+
+
 @pytest.mark.soak(keep=1, group="own session")
 def test_foreign_session_is_used_but_not_stopped(run_python):
     answer = run_python(

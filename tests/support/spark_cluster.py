@@ -28,14 +28,14 @@ def _with_requirements(names: tuple[str, ...]) -> set[str]:
     return result
 
 
-def create_bare_python(folder: Path) -> Path:
-    """Create a Python with only the packages that executors need: no mudkit, no site-packages.
+def create_bare_python(folder: Path, *further: str) -> Path:
+    """Create a Python with only the packages that executors need, and further ones: no mudkit.
 
     PySpark itself is part of the executor (`SPARK_HOME`).
     """
     packages = folder / "packages"
     packages.mkdir(parents=True)
-    for name in sorted(_with_requirements(EXECUTORS_NEED)):
+    for name in sorted(_with_requirements((*EXECUTORS_NEED, *further))):
         distribution = importlib.metadata.distribution(name)
         for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
             if not (packages / top).exists():

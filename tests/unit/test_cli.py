@@ -58,6 +58,50 @@ def test_load_writes_a_trace(csv_file, tmp_path):
     )
 
 
+def test_trace_is_loaded_from_an_address_and_written_to_one(csv_file, tmp_path, webhdfs, monkeypatch):
+    """An address is never a folder of this machine: nothing is written here, such as ``./webhdfs:``."""
+    webhdfs.put("/cli/cabs.csv", csv_file("cab,t,lat,lon,occ", ROWS).read_bytes())
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    store = f"{webhdfs.address}/cli"
+    aside = ["--rejected", f"{store}/aside.csv"]
+    result = run("trace", "load", f"{store}/cabs.csv", "--out", f"{store}/out", *aside)
+    assert result.exit_code == 0
+    assert f"written to {store}/out" in result.output
+    assert len(trace.load(f"{store}/out").positions) == 18
+    assert webhdfs.files["/cli/aside.csv"].startswith(b'"file","row"')
+    assert "18" in run("trace", "profile", f"{store}/out").output
+    with pytest.raises(OutputExists):
+        run("trace", "load", f"{store}/cabs.csv", "--out", f"{store}/out")
+    result = run("trace", "generate", "--out", f"{store}/cars", "--cars", 3, "--days", 1)
+    assert result.exit_code == 0
+    assert len(trace.load(f"{store}/cars").positions)
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "trace load s3:/bucket/cabs.csv --out out",
+        "trace load nothing://bucket/cabs.csv --out out",
+        "trace load FILE --out nothing://bucket/trace",
+        "trace load FILE --out s3:/bucket/trace",
+        "report trace_profile --param trace=FILE --out s3a://bucket/reports",
+        "report trace_profile --param trace=webhdfs://127.0.0.1:1/cabs.csv",
+        "pipeline ingest webhdfs://127.0.0.1:1/cabs.csv --out out",
+        "pipeline cells webhdfs://127.0.0.1:1/trace --out out",
+    ],
+)
+def test_address_that_cannot_be_used_is_refused_as_one(arguments, csv_file, tmp_path, monkeypatch):
+    file = csv_file("cab,t,lat,lon,occ", ROWS)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
+    with pytest.raises(MudkitError, match="address"):
+        run(*(argument.replace("FILE", str(file)) for argument in arguments.split()))
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
 def test_existing_output_is_refused_before_reading(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputExists):
@@ -515,7 +559,7 @@ GIVEN = {
     "format": "csv", "table": "reads", "column": "lat=2", "tz": "Europe/Rome", "time_unit": "ms", "rule": "none",
     "box_km": 3.0, "window_s": 60.0, "device": "ann", "header": False, "cars": 3, "days": 2, "seed": 5, "towns": 4,
     "zoom": 9, "bucket_s": 60, "horizon_s": 8.0, "interval_s": 61, "threshold": 7, "message_bytes": 11,
-    "aggregate_bytes": 12, "reads": Path("log"), "where": "lat > 1", "dates": 13, "overwrite": True,
+    "aggregate_bytes": 12, "reads": "log", "where": "lat > 1", "dates": 13, "overwrite": True,
 }  # fmt: skip
 """A value of each option that is not its default."""
 PARAMETERS = {"column": ("columns", {"lat": "2"}), "zoom": ("zooms", [9]), "threshold": ("thresholds", [7])}

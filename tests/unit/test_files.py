@@ -1,21 +1,31 @@
 import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
-from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterError
+from mudkit.errors import EnvironmentProblem, InputMissing, OutputExists, OutputProblem, ParameterError
 from mudkit.files import (
     existing,
+    existing_path,
     free_name,
+    place,
     refuse_existing,
     sha256,
     staged_file,
     staged_folder,
     sweep_killed,
 )
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """Return the address of a folder of its own in fsspec's memory."""
+    return place(f"memory://{tmp_path.name}")
 
 
 def test_folder_exists_after_the_body_succeeds(tmp_path):
@@ -210,18 +220,99 @@ def test_invalid_paths_raise_error(tmp_path, call, error, pattern):
 
 
 @pytest.mark.parametrize(
-    ("path", "is_address"),
+    ("path", "pattern"),
     [
-        ("https://example.org/cabs.csv", True),
-        ("s3://bucket/cabs.parquet", True),
-        ("file:///home/jane/cabs.csv", True),
-        (Path("https://example.org/cabs.csv"), True),
-        ("nothing/cabs.csv", False),
-        ("C:/traces/cabs.csv", False),
+        (Path("https://example.org/cabs.csv"), "lost a slash"),
+        ("s3:/bucket/cabs.parquet", "lost a slash"),
+        ("nothing://bucket/cabs.parquet", "address of an unknown scheme"),
+        ("file://other/cabs.csv", "address of another machine"),
+        ("memory://nothing/cabs.csv", "no trace at the address memory://nothing/cabs.csv"),
+        ("nothing/cabs.csv", "no trace at nothing/cabs.csv"),
+        ("C:/traces/cabs.csv", "no trace at C:/traces/cabs.csv"),
     ],
 )
-def test_address_is_named_as_one(path, is_address):
-    with pytest.raises(InputMissing) as caught:
+def test_missing_source_is_refused_as_path_or_as_address(path, pattern):
+    """An address is never a folder of this machine, such as ``./s3a:``, whatever is wrong with it."""
+    with pytest.raises(InputMissing, match=pattern):
         existing(path, "trace")
-    assert ("named by an address" in caught.value.summary) == is_address
-    assert ("download it" in caught.value.remedy) == is_address
+    with pytest.raises(InputMissing):
+        existing_path(path, "trace")
+
+
+def test_local_file_is_not_named_by_an_address_of_a_store():
+    """Refuse an address where a library reads from the disk, without a look at the network."""
+    with pytest.raises(InputMissing, match="not read over the network") as caught:
+        existing_path("https://127.0.0.1:1/background.geojson", "background")
+    assert "download it" in caught.value.remedy
+
+
+def test_library_that_is_missing_is_named(monkeypatch):
+    def get_filesystem_class(scheme):
+        raise ImportError("Install s3fs to access S3") from ModuleNotFoundError("s3fs", name="s3fs")
+
+    monkeypatch.setattr("fsspec.get_filesystem_class", get_filesystem_class)
+    with pytest.raises(EnvironmentProblem, match="s3a://") as caught:
+        place("s3a://bucket/cabs.csv")
+    assert "pip install s3fs" in caught.value.remedy
+
+
+def test_address_of_a_file_is_its_path(tmp_path):
+    """RFC 8089: the path is percent-encoded; a host is empty or ``localhost``."""
+    file = tmp_path / "a b.csv"
+    file.touch()
+    assert existing(file.as_uri(), "trace") == file
+    assert place(f"file://localhost{tmp_path}") == tmp_path
+    assert place(f"file:{tmp_path}") == tmp_path
+
+
+def test_missing_name_at_an_address_names_those_that_are_near(memory):
+    (memory / "cabs.csv.gz").write_bytes(b"x")
+    with pytest.raises(InputMissing, match=r"cabs\.csv\.gz"):
+        existing(f"{memory}/cab.csv.gz", "trace")
+
+
+def test_host_that_does_not_answer_is_given_up(monkeypatch):
+    """A host that accepts a connection and says nothing is waited for as long as ANSWER_TIMEOUT_S."""
+    monkeypatch.setattr("mudkit.files.ANSWER_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/trace"
+        with pytest.raises(InputMissing, match="does not answer"):
+            existing(address, "trace")
+        with pytest.raises(OutputProblem, match="does not answer"):
+            refuse_existing(place(address), None)
+
+
+def test_file_at_an_address_is_put_in_one_write(memory, monkeypatch):
+    """A store need not append or rename: nothing but the whole file is ever there."""
+    puts = []
+    put_file = MemoryFileSystem.put_file
+    monkeypatch.setattr(
+        MemoryFileSystem, "put_file", lambda self, *names: puts.append(names[1]) or put_file(self, *names)
+    )
+    with pytest.raises(ValueError, match="half"), staged_file(memory / "f") as file:
+        file.write_text("half")
+        raise ValueError("half")
+    assert puts == []
+    with staged_file(memory / "f") as file:
+        file.write_text("whole")
+    assert len(puts) == 1
+    assert (memory / "f").read_text() == "whole"
+
+
+def test_output_at_an_address_is_refused_if_there_is_something(memory):
+    (memory / "positions" / "a.parquet").write_bytes(b"x")
+    refuse_existing(memory, "positions")
+    refuse_existing(memory / "other", None)
+    with pytest.raises(OutputExists, match="a folder"):
+        refuse_existing(memory, None)
+    with pytest.raises(OutputExists, match="mudkit did not make: positions"):
+        refuse_existing(memory, "reads")
+
+
+def test_checksum_at_an_address_is_that_of_the_folder(memory, tmp_path):
+    for name, content in {"a-b/x": "1", "a/x": "2", "a/date=2010-01-01/y": "3"}.items():
+        for folder in (memory, tmp_path):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content)
+    assert sha256(memory) == sha256(tmp_path)
+    assert sha256(memory / "a" / "x") == sha256(tmp_path / "a" / "x")

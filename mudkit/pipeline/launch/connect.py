@@ -5,9 +5,10 @@ PySpark's Connect client is imported when needed, because it imports gRPC.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from pyspark.core.context import SparkContext
@@ -41,6 +42,17 @@ def start(target: Target, config: Mapping[str, str]) -> SparkSession:
     # gRPC would take a proxy from the environment, even for this machine.
     channel = DefaultChannelBuilder(f"sc://localhost:{port}", [("grpc.enable_http_proxy", 0)])
     return cast(SparkSession, RemoteSession.builder.channelBuilder(channel).create())
+
+
+def give_up_without(spark: Any, is_dead: Callable[[], bool]) -> None:
+    """End calls whose server's process is dead; the client would try again for ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    class WhileAlive(DefaultPolicy):
+        def can_retry(self, e: BaseException) -> bool:
+            return not is_dead() and bool(super().can_retry(e))
+
+    spark.client.set_retry_policies([WhileAlive()])
 
 
 def connect(target: Target, config: Mapping[str, str]) -> SparkSession:
@@ -102,6 +114,13 @@ def close_unanswered(spark: Any) -> None:
     """Close a client whose server does not answer; closing it the usual way would take minutes."""
     spark.client._channel.close()
     spark.client._closed = True
+
+
+def release(spark: Any) -> None:
+    """End a session on its server, which goes on for others."""
+    with contextlib.suppress(Exception):
+        spark.client.release_session()
+    close_unanswered(spark)
 
 
 def interrupt_all(spark: Any) -> None:

@@ -38,6 +38,7 @@ _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",  # a JVM that goes on without a thread may wait for it for ever
     "-Xshare:auto",
     "-Xlog:disable",  # no message about an archive that does not fit any more
 )

@@ -1,6 +1,6 @@
 """File formats that can be loaded: recognition, and columns batch by batch."""
 
-from mudkit.trace.formats._recognise import FORMATS, Source, recognise
+from mudkit.trace.formats._recognise import FORMATS, Source, TableSource, recognise, recognise_table
 from mudkit.trace.formats.batch import (
     FIELDS,
     NESTED,
@@ -13,7 +13,8 @@ from mudkit.trace.formats.batch import (
     unreadable,
 )
 from mudkit.trace.formats.delimited import dialect_of, lines_of
-from mudkit.trace.formats.packed import text_bytes
+from mudkit.trace.formats.given import Files, find
+from mudkit.trace.formats.segments import Segment, number_rows
 
 __all__ = [
     "FIELDS",
@@ -24,11 +25,16 @@ __all__ = [
     "UNPARSABLE",
     "Batch",
     "Dialect",
+    "Files",
     "Malformed",
+    "Segment",
     "Source",
+    "TableSource",
     "dialect_of",
+    "find",
     "lines_of",
+    "number_rows",
     "recognise",
-    "text_bytes",
+    "recognise_table",
     "unreadable",
 ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -17,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import existing
-from mudkit.trace.folder import is_trace
+from mudkit.files import Place, existing, is_folder, sha256, size_bytes, sizes_below
+from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
     Batch,
@@ -39,9 +40,10 @@ from mudkit.trace.formats.columns import (
     is_longitude_first,
     resolve,
 )
-from mudkit.trace.formats.delimited import dialect_of, read_delimited
+from mudkit.trace.formats.delimited import count_delimited, dialect_of, read_delimited, split_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
+from mudkit.trace.formats.given import Files
 from mudkit.trace.formats.headerless import (
     is_foursquare,
     is_gowalla,
@@ -74,11 +76,14 @@ from mudkit.trace.formats.layers import (
     read_parquet,
 )
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
-from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
+from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem, text_bytes
+from mudkit.trace.formats.segments import Segment, split_groups
+from mudkit.trace.formats.tables import batches_of_table, checksum, flattened
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
+from mudkit.trace.times import names_zone
 from mudkit.trace.values import coordinates
 
-Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
+Reader: TypeAlias = Callable[..., Iterator[Batch]]
 
 
 @dataclass(frozen=True)
@@ -88,11 +93,14 @@ class Format:
     Attributes
     ----------
     read : callable
-        Reads one file in batches, with a mapping of columns unless the format fixes them.
+        Reads one file in batches, with a mapping of columns unless the format fixes them; one that splits
+        files takes a segment as well.
     patterns : tuple of str
         Names of its files in a folder, without the suffixes of packing; others are ignored.
     fits : callable
         Tells by the first bytes of a file whether it has this format.
+    split, count : callable, optional
+        Split a large file into segments, and count the rows of one; without them tasks read whole files.
     names : callable, optional
         Returns the names of a file's columns; None if the format fixes them, or for text with a header.
     is_fixed, is_named, is_device, holds_reads : bool
@@ -103,7 +111,9 @@ class Format:
     read: Reader
     patterns: tuple[str, ...] = ()
     fits: Callable[[bytes], bool] = lambda head: False
-    names: Callable[[Path], list[str]] | None = None
+    names: Callable[[Place], list[str]] | None = None
+    split: Callable[[Place, dict[str, str], int], list[Segment]] | None = None
+    count: Callable[[Segment, dict[str, str]], int | None] | None = None
     is_fixed: bool = False
     is_named: bool = False
     is_device: bool = False
@@ -113,15 +123,16 @@ class Format:
 _CSV = ("*.csv", "*.tsv", "*.tab")
 _JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
 
+_table_of = partial(Format, read_delimited, split=split_delimited, count=count_delimited)
 _track = partial(Format, is_fixed=True, is_named=True, is_device=True)
 
 FORMATS: dict[str, Format] = {
-    "cabspotting": Format(read_delimited, _CSV),
+    "cabspotting": _table_of(_CSV),
     "cabspotting-txt": Format(read_cabspotting_txt, ("new_*.txt",), is_fixed=True, is_named=True),
     "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True),
     "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True),
     "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
-    "gtfs-rt": Format(read_delimited, _CSV),
+    "gtfs-rt": _table_of(_CSV),
     "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
     "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
@@ -133,8 +144,10 @@ FORMATS: dict[str, Format] = {
     "geojson": Format(read_geojson, _JSON, is_geojson, json_names),
     "json": Format(read_json, _JSON, is_json, json_names),
     "geopackage": Format(read_layer, ("*.gpkg",), is_geopackage, layer_names),
-    "csv": Format(read_delimited, _CSV),
-    "parquet": Format(read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names),
+    "csv": _table_of(_CSV),
+    "parquet": Format(
+        read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names, split=split_groups
+    ),
 }
 """Formats by name, in the order in which a file is compared with them; of those that share the names of
 files, the last takes any."""
@@ -146,11 +159,11 @@ _PATTERNS = {entry.patterns: kind for kind, entry in FORMATS.items() if entry.pa
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder of a known format.
+    """Files of a known format.
 
     Attributes
     ----------
-    path : Path
+    path : Path or UPath
         The file, or the folder of files.
     format : str
         A key of :data:`FORMATS`.
@@ -164,12 +177,24 @@ class Source:
         Number of a folder's other files by the suffix of their names.
     """
 
-    path: Path
+    path: Place
     format: str
     columns: dict[str, str]
     members: tuple[str, ...] = ()
     in_paths: frozenset[str] = frozenset()
     passed_over: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the content, as hexadecimal text: of a file, or of all files with their names."""
+        if not self.members:
+            return sha256(self.path)
+        digest = hashlib.sha256()
+        for name, file in zip(self.members, self.files(), strict=True):
+            digest.update(f"{name}\0".encode())
+            with file.open("rb") as content:
+                hashlib.file_digest(content, lambda: digest)  # type: ignore[arg-type]
+        return digest.hexdigest()
 
     @property
     def has_occupancy(self) -> bool:
@@ -181,12 +206,37 @@ class Source:
         """True if rows can only be reads."""
         return FORMATS[self.format].holds_reads
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Place]:
         """Return the files that hold the rows, in a fixed order."""
         return [self.path / name for name in self.members] or [self.path]
 
-    def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
-        """Read all files, or some of them, in batches.
+    def sizes(self) -> list[int]:
+        """Return the sizes of the files, estimated as text."""
+        return [text_bytes(file.name, size_bytes(file) or 0) for file in self.files()]
+
+    def names_zones(self) -> bool:
+        """Return whether some times name their zone; reads the times of all files until one does."""
+        return any(names_zone(batch.times) for batch in self.batches())
+
+    def segments(self, max_bytes: int) -> list[Segment]:
+        """Return the files in order, large ones as segments of about this size.
+
+        The rows before segments of a text are not known: :meth:`count_rows` of all of them tells
+        (:func:`mudkit.trace.formats.segments.number_rows`).
+        """
+        split = FORMATS[self.format].split
+        if split is None:
+            return [Segment(file) for file in self.files()]
+        return [part for file in self.files() for part in split(file, self._given, max_bytes)]
+
+    def count_rows(self, part: Segment) -> int | None:
+        """Return the number of rows of a segment; None if its file cannot be split."""
+        count = FORMATS[self.format].count
+        assert count is not None
+        return count(part, self._given)
+
+    def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
+        """Read all files, or some of them or of their segments, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
         by their paths. A file of a folder without rows is a row that is set aside.
@@ -197,30 +247,43 @@ class Source:
             A file is truncated, or its content does not match its header.
         """
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
-        for file in files or self.files():
-            name = file.relative_to(self.path).as_posix() if self.members else file.name
-            folder, has_rows = PurePosixPath(name).parent, False
+        for part in parts or map(Segment, self.files()):
+            name = self._name_of(part.file)
+            folder, has_rows = PurePosixPath(name).parent, part.begin is not None
             try:
-                for batch in self._batches(file):
+                for batch in self._batches(part):
                     has_rows |= bool(len(batch.rows) or batch.malformed)
-                    batch = self._with_places(batch)
+                    batch = self.with_places(batch)
                     named = _prefixed(batch, folder) if by_path else self._with_paths(batch, name)
                     yield replace(named, source=name)
             except (*READ_ERRORS, KeyError) as error:
-                raise unreadable(file, error) from error
+                raise unreadable(part.file, error) from error
             if self.members and not has_rows:
                 nothing = pa.table({column: pa.array([], pa.string()) for column in REQUIRED})
                 yield Batch(nothing, np.zeros(0, dtype=np.int64), name, [Malformed(1, "", NO_ROWS)])
 
-    def _batches(self, file: Path) -> Iterator[Batch]:
-        columns = {column: name for column, name in self.columns.items() if column not in self.in_paths}
+    def _name_of(self, file: Place) -> str:
+        """Return the name of a file; in a folder its path there."""
+        if not self.members:
+            return file.name
+        return PurePosixPath(file.as_posix()).relative_to(self.path.as_posix()).as_posix()
+
+    @property
+    def _given(self) -> dict[str, str]:
+        """Columns of the files themselves."""
+        return {column: name for column, name in self.columns.items() if column not in self.in_paths}
+
+    def _batches(self, part: Segment) -> Iterator[Batch]:
+        read = FORMATS[self.format].read
         try:
-            yield from FORMATS[self.format].read(file, columns)
+            yield from (
+                read(part.file, self._given) if part.begin is None else read(part.file, self._given, part)
+            )
         except FileEmpty:
             if not self.members:
                 raise
 
-    def _with_places(self, batch: Batch) -> Batch:
+    def with_places(self, batch: Batch) -> Batch:
         """Return a batch with latitudes and longitudes, which one column of the file may hold."""
         pair = self.columns.get("lat")
         if pair is None or pair != self.columns.get("lon"):
@@ -239,6 +302,65 @@ class Source:
             value = pa.scalar(values[self.columns[column]], pa.string())
             columns = columns.append_column(column, pa.repeat(value, len(batch.rows)))
         return replace(batch, columns=columns)
+
+
+@dataclass(frozen=True)
+class TableSource(Source):
+    """A table in memory, named by ``path``.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Its rows, without structs; of a table that is read elsewhere, the first ones, for errors.
+    zoned : bool, optional
+        Whether some times name their zone; None: the rows tell.
+    """
+
+    table: pa.Table = field(default_factory=lambda: pa.table({}), repr=False, compare=False)
+    zoned: bool | None = None
+
+    @property
+    def checksum(self) -> str:
+        """See :attr:`Source.checksum`."""
+        return checksum(self.table)
+
+    @property
+    def holds_reads(self) -> bool:
+        """See :attr:`Source.holds_reads`."""
+        return False
+
+    def sizes(self) -> list[int]:
+        """See :meth:`Source.sizes`."""
+        return [self.table.nbytes]
+
+    def names_zones(self) -> bool:
+        """See :meth:`Source.names_zones`."""
+        return super().names_zones() if self.zoned is None else self.zoned
+
+    def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
+        """See :meth:`Source.batches`."""
+        for batch in batches_of_table(self.table, self.columns, self.path.name):
+            yield self.with_places(batch)
+
+
+def recognise_table(
+    table: pa.Table,
+    columns: Mapping[str, str] | None = None,
+    required: Collection[str] = REQUIRED,
+    *,
+    name: str = "table",
+) -> TableSource:
+    """Return the source of a table in memory; columns are found as those of a file.
+
+    Raises
+    ------
+    ParameterError, TraceFormatError
+        As :func:`recognise`.
+    """
+    columns = _checked(columns)
+    flat = flattened(table)
+    _, mapping = _table(Path(name), flat.column_names, "auto", columns, required)
+    return TableSource(Path(name), "table", mapping, table=flat)
 
 
 def _share_names(members: tuple[str, ...]) -> bool:
@@ -261,12 +383,12 @@ def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
 
 
 def recognise(
-    path: Path,
+    path: Place | Files,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
     required: Collection[str] = REQUIRED,
 ) -> Source:
-    """Return the format of a file or folder, and its columns.
+    """Return the format of a file or folder, or of several, and its columns.
 
     ``columns`` maps mudkit's column names to the file's, where the format does not fix them; other names
     are searched by their usual spellings. A table must have the ``required`` ones.
@@ -278,7 +400,7 @@ def recognise(
     TraceFormatError
         The file has none of these formats, or lacks columns; the folder holds no or several kinds of files.
     """
-    columns = dict(columns or {})
+    columns = _checked(columns)
     if format != "auto" and format not in FORMATS:
         raise ParameterError(
             "There is no such format.",
@@ -287,6 +409,21 @@ def recognise(
             expected="auto, " + ", ".join(FORMATS),
             remedy=did_you_mean(format, FORMATS),
         )
+    if isinstance(path, Files):
+        names = {name for given in path.names for name in _names(path.path, given)}
+        source = _folder(path.path, names, format, columns, required)
+    elif is_folder(path):
+        source = _folder(path, _names(path), format, columns, required)
+    else:
+        source = _file(path, format, columns, required)
+    if columns and FORMATS[source.format].is_fixed:
+        raise fixed_columns(source.format, columns)
+    return source
+
+
+def _checked(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a mapping of columns that a trace has."""
+    columns = dict(columns or {})
     if unknown := sorted(set(columns) - set(COLUMNS)):
         raise ParameterError(
             "The column mapping names columns that a trace does not have.",
@@ -295,21 +432,18 @@ def recognise(
             expected="some of " + ", ".join(COLUMNS),
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
-    source = (_folder if path.is_dir() else _file)(path, format, columns, required)
-    if columns and FORMATS[source.format].is_fixed:
-        raise fixed_columns(source.format, columns)
-    return source
+    return columns
 
 
 def _file(
-    path: Path,
+    path: Place,
     format: str,  # noqa: A002
     columns: dict[str, str],
     required: Collection[str],
     in_path: tuple[str, ...] = (),
 ) -> Source:
     """Return the format of a file, and its columns; ``in_path`` are the names of those in its path."""
-    if not path.stat().st_size:
+    if size_bytes(path) == 0:
         raise empty(path)
     if format != "auto" and FORMATS[format].is_fixed:
         return Source(path, format, {})
@@ -338,12 +472,12 @@ def _joined(names: list[str], in_path: tuple[str, ...]) -> list[str]:
     return [*names, *(name for name in in_path if name not in names)]
 
 
-def _mapped(path: Path, kind: str, columns: dict[str, str], names: list[str]) -> Source:
+def _mapped(path: Place, kind: str, columns: dict[str, str], names: list[str]) -> Source:
     """Return the source of a file with a mapping of columns, some of which its path names."""
     return Source(path, kind, columns, in_paths=frozenset(c for c in columns if columns[c] not in names))
 
 
-def _kind(path: Path, head: bytes) -> str:
+def _kind(path: Place, head: bytes) -> str:
     """Return the format of a file by its first bytes, or by its name; ``csv`` for any other text."""
     name = bare_name(path).lower()
     fitting = [kind for kind, entry in FORMATS.items() if entry.fits(head)]
@@ -352,7 +486,7 @@ def _kind(path: Path, head: bytes) -> str:
 
 
 def _table(
-    path: Path,
+    path: Place,
     names: list[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -372,15 +506,14 @@ def _table(
     return "csv", resolve(path, names, columns, required=required)
 
 
-def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
-    if is_trace(path):
-        raise ParameterError(
-            f"{path} is a trace folder already.",
-            where=str(path),
-            expected="a file, to make a trace folder of",
-            remedy="use it as it is: pipeline.read(spark, path, 'positions')",
-        )
-    names = _names(path)
+def _folder(
+    path: Place,
+    names: set[str],
+    format: str,  # noqa: A002
+    columns: dict[str, str],
+    required: Collection[str],
+) -> Source:
+    """Return the source of files in a folder, by their paths in it."""
     by_kind = _members(names)
     if format == "auto":
         by_kind = _without_others(path, by_kind)
@@ -427,7 +560,7 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     return replace(source, passed_over=dict(sorted(passed_over.items())))
 
 
-def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _without_others(path: Place, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return a folder's files by kind, without those beside the traces.
 
     These are tables in folders, descriptions in JSON, lists in text, and what Google exports beside a
@@ -452,7 +585,7 @@ def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str
     return by_kind
 
 
-def _head(file: Path) -> bytes:
+def _head(file: Place) -> bytes:
     """Return the beginning of a file; nothing if it is empty."""
     try:
         return peek(file)
@@ -461,7 +594,7 @@ def _head(file: Path) -> bytes:
 
 
 def _tables(
-    path: Path,
+    path: Place,
     members: tuple[str, ...],
     format: str,  # noqa: A002
     columns: dict[str, str],
@@ -490,7 +623,7 @@ def _tables(
     return replace(first, path=path, members=members)
 
 
-def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
+def _check_first(path: Place, kind: str, members: tuple[str, ...]) -> None:
     """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
     name, head = next(((name, head) for name in members if (head := _head(path / name))), ("", b""))
     if not name or FORMATS[kind].fits(head):
@@ -506,19 +639,44 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
-def _names(path: Path) -> set[str]:
-    """Return the paths of a folder's files in it.
+def _names(path: Place, within: str = "") -> set[str]:
+    """Return the paths in a folder of its files, or of those at a path in it: a file, or all of a folder.
 
     Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
     """
+    place = path / within if within else path
+    if is_trace(place):
+        raise ParameterError(
+            f"{place} is a trace folder already.",
+            where=str(place),
+            expected="a file, to make a trace folder of",
+            remedy="use it as it is: pipeline.read(spark, path, 'positions')",
+        )
+    if not is_folder(place):
+        return {within}
+    if not isinstance(place, Path):
+        return {f"{within}/{name}".lstrip("/") for name in _names_in_store(place)}
     names: set[str] = set()
-    for place, folders, files in os.walk(path):
+    for at, folders, files in os.walk(place):
         folders[:] = [
-            name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(place, name))
+            name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(at, name))
         ]
-        folder = Path(place).relative_to(path)
+        folder = PurePosixPath(within, Path(at).relative_to(place).as_posix())
         names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
     return names
+
+
+def _names_in_store(path: Place) -> set[str]:
+    """Return the same of a folder of a store, by one listing."""
+    names = [PurePosixPath(name) for name in sizes_below(path)]
+    traces = {name.parent for name in names if name.name == MANIFEST}
+    return {
+        name.as_posix()
+        for name in names
+        if traces.isdisjoint(name.parents)
+        and not name.name.startswith(".")
+        and not any(part.startswith((".", "_")) for part in name.parent.parts)
+    }
 
 
 def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
 
@@ -14,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
+from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError, TraceFormatError
+from mudkit.files import Place, store_problem
 from mudkit.trace.times import moments
 
 UNPARSABLE = "unparsable"
@@ -117,7 +117,7 @@ HEAD_BYTES = 1 << 16
 _BATCH_ROWS = 1 << 16
 
 
-def batches_of(file: Path, rows: Iterable[Row], names: Iterable[str]) -> Iterator[Batch]:
+def batches_of(file: Place, rows: Iterable[Row], names: Iterable[str]) -> Iterator[Batch]:
     """Collect rows into batches with these columns; they are numbered from 1 in their order."""
     names, rows, start = list(names), iter(rows), 1
     while chunk := list(islice(rows, _BATCH_ROWS)):
@@ -138,7 +138,7 @@ class FileEmpty(TraceFormatError):
     """A file has no content, or no rows below its header; in a folder it is passed over, and counted."""
 
 
-def empty(file: Path) -> FileEmpty:
+def empty(file: Place) -> FileEmpty:
     """Return the error for an empty file."""
     return FileEmpty(
         f"{file.name} is empty.",
@@ -149,7 +149,7 @@ def empty(file: Path) -> FileEmpty:
     )
 
 
-def other_format(file: Path, expected: str, *, head: bytes | None = None) -> TraceFormatError:
+def other_format(file: Place, expected: str, *, head: bytes | None = None) -> TraceFormatError:
     """Return the error for a file of another format; ``expected`` describes the format."""
     if head is None:
         with file.open("rb") as handle:
@@ -175,7 +175,7 @@ def fixed_columns(format: str, columns: dict[str, str]) -> ParameterError:  # no
     )
 
 
-def library(module: str, file: Path) -> ModuleType:
+def library(module: str, file: Place) -> ModuleType:
     """Import a library of the extra ``geo``, which reads a format."""
     try:
         return importlib.import_module(module)
@@ -189,8 +189,11 @@ def library(module: str, file: Path) -> ModuleType:
         ) from error
 
 
-def unreadable(file: Path, error: BaseException) -> TraceFormatError:
-    """Return the error for an exception while reading a file."""
+def unreadable(file: Place, error: BaseException) -> MudkitError:
+    """Return the error for an exception while reading a file, in its content or of its store."""
+    problem = store_problem(file, error, "file")
+    if problem is not None:
+        return problem
     text = str(error).split("\n")[0] or type(error).__name__
     if "Empty CSV file" in text or "Could not skip initial" in text:
         return FileEmpty(

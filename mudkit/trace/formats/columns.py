@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 
 COLUMNS = (
     "device",
@@ -188,7 +188,7 @@ def _folded(name: str) -> str:
 
 
 def resolve(
-    file: Path,
+    file: Place,
     names: list[str],
     columns: dict[str, str],
     *,
@@ -288,7 +288,7 @@ def _no_places(names: list[str]) -> tuple[str, str] | None:
     return None
 
 
-def _refuse_twins(file: Path, names: list[str], guessed: dict[str, str]) -> None:
+def _refuse_twins(file: Place, names: list[str], guessed: dict[str, str]) -> None:
     """Raise an error for several columns of one name, since the file does not tell which is meant."""
     for column, name in guessed.items():
         twins = [other for other in names if re.fullmatch(rf"{re.escape(name)}( \(\d+\))?", other)]

@@ -8,14 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place, size_bytes
 from mudkit.trace.formats.batch import (
     FIELDS,
     HEAD_BYTES,
@@ -28,6 +29,7 @@ from mudkit.trace.formats.batch import (
 )
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 from mudkit.trace.formats.packed import opened, peek
+from mudkit.trace.formats.segments import Segment, count_rows, split_lines, stream_of
 
 _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
@@ -43,7 +45,7 @@ _BREAK, _OPEN = "\x1e", "\x1f"
 """Control characters for a line end in a quoted text, and for a row whose quotation mark is not closed."""
 
 
-def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
+def dialect_of(file: Place, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
     """Return the form of a table, from the beginning of its content (``head``, if it was read already).
 
     The separator is the one that divides most lines into the same number of fields, outside quotation marks.
@@ -121,7 +123,7 @@ def _is_windows(head: bytes) -> bool:
     return False
 
 
-def _refuse_binary(file: Path, head: bytes, line: str) -> None:
+def _refuse_binary(file: Place, head: bytes, line: str) -> None:
     if "\0" in line or "\ufffd" in line or not (line.isprintable() or "\t" in line):
         raise other_format(file, "text, for instance CSV", head=head)
 
@@ -180,7 +182,7 @@ def _unique(names: list[str]) -> list[str]:
     return [f"{name} ({i})" if name in names[:i] else name for i, name in enumerate(names)]
 
 
-def _no_header(file: Path, line: str) -> TraceFormatError:
+def _no_header(file: Place, line: str) -> TraceFormatError:
     return TraceFormatError(
         f"{file.name} has no header.",
         where=str(file),
@@ -191,13 +193,25 @@ def _no_header(file: Path, line: str) -> TraceFormatError:
     )
 
 
-def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a text table, also compressed; ``columns`` maps mudkit's names to the file's."""
-    yield from _read(file, dialect_of(file, columns.values()), columns)
+def read_delimited(file: Place, columns: dict[str, str], part: Segment | None = None) -> Iterator[Batch]:
+    """Read a text table, also compressed, or a part; ``columns`` maps mudkit's names to the file's."""
+    yield from _read(part or Segment(file), dialect_of(file, columns.values()), columns)
+
+
+def split_delimited(file: Place, columns: dict[str, str], max_bytes: int) -> list[Segment]:
+    """Return segments of a text table: :func:`mudkit.trace.formats.segments.split_lines`."""
+    if (size_bytes(file) or 0) <= max_bytes:
+        return [Segment(file)]
+    return split_lines(file, dialect_of(file, columns.values()), max_bytes)
+
+
+def count_delimited(part: Segment, columns: dict[str, str]) -> int | None:
+    """Return the number of rows of a segment: :func:`mudkit.trace.formats.segments.count_rows`."""
+    return count_rows(part, dialect_of(part.file, columns.values()))
 
 
 def read_lines(
-    file: Path,
+    file: Place,
     names: list[str],
     delimiter: str,
     *,
@@ -211,19 +225,22 @@ def read_lines(
     number of lines above the first row.
     """
     dialect = Dialect(names, delimiter, above, encoding, quoted=False)
-    yield from _read(file, dialect, columns or {name: name for name in names})
+    yield from _read(Segment(file), dialect, columns or {name: name for name in names})
 
 
-def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Batch]:
+def _read(part: Segment, dialect: Dialect, columns: dict[str, str]) -> Iterator[Batch]:
     malformed: list[Malformed] = []
+    before = part.rows_before or 0
+    if part.begin:
+        dialect = replace(dialect, above=0)
 
     def set_aside(row: pa_csv.InvalidRow) -> str:
         text, is_open = _unmarked(row.text)
         reason = UNCLOSED if is_open else FIELDS
-        malformed.append(Malformed(int(row.number) - dialect.above, text, reason))
+        malformed.append(Malformed(int(row.number) - dialect.above + before, text, reason))
         return "skip"
 
-    with _text(file, dialect) as text:
+    with _text(part, dialect) as text:
         if dialect.delimiter == " ":
             text = pa.lib.TransformInputStream(text, _SingleBlanks())
         if dialect.quoted:
@@ -248,14 +265,14 @@ def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Bat
             ),
         )
         in_order = sorted(columns, key=lambda name: dialect.names.index(columns[name]))
-        yield from _numbered(reader, file, {name: columns[name] for name in in_order}, dialect, malformed)
+        yield from _numbered(reader, part, {name: columns[name] for name in in_order}, dialect, malformed)
 
 
 @contextmanager
-def _text(file: Path, dialect: Dialect) -> Iterator[pa.NativeFile]:
-    """Open a file as UTF-8: other bytes would not come through to the handler of malformed rows."""
-    with opened(file) as stream:
-        yield pa.transcoding_input_stream(stream, dialect.encoding, "utf-8")
+def _text(part: Segment, dialect: Dialect) -> Iterator[pa.NativeFile]:
+    """Open a text as UTF-8: other bytes would not come through to the handler of malformed rows."""
+    with opened(part.file) as content:
+        yield pa.transcoding_input_stream(stream_of(content, part), dialect.encoding, "utf-8")
 
 
 class _RowLines:
@@ -373,13 +390,13 @@ def _unmarked(text: str) -> tuple[str, bool]:
     return text, False
 
 
-def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
+def lines_of(file: Place, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
     """Iterate over rows as they stand in the file: number of the row, number of its first line, and text.
 
     Empty lines are no rows, as in :class:`Batch`; a quoted text may span lines.
     """
     row, number, left = 0, 1, set(rows)
-    with _text(file, dialect) as text:
+    with _text(Segment(file), dialect) as text:
         stream = (
             pa.lib.TransformInputStream(text, _RowLines(dialect, is_raw=True)) if dialect.quoted else text
         )
@@ -398,20 +415,20 @@ def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tu
 
 def _numbered(
     reader: Iterable[pa.RecordBatch],
-    file: Path,
+    part: Segment,
     columns: dict[str, str],
     dialect: Dialect,
     malformed: list[Malformed],
 ) -> Iterator[Batch]:
     """Yield batches with the number of each row in the file; the reader may be ahead by malformed lines."""
-    start, passed = 1, 0
+    start, passed = (part.rows_before or 0) + 1, 0
     for batch in reader:
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
         rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
         table = pa.table({name: batch.column(given) for name, given in columns.items()})
         passed, aside = len(malformed), malformed[passed:]
-        yield Batch(table, rows, file.name, aside, dialect)
+        yield Batch(table, rows, part.file.name, aside, dialect)
     if malformed[passed:]:
         nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
-        yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[passed:], dialect)
+        yield Batch(nothing, np.zeros(0, dtype=np.int64), part.file.name, malformed[passed:], dialect)

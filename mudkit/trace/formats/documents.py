@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ _KINDS = (
 )
 
 
-def refuse_document(file: Path, head: bytes) -> None:
+def refuse_document(file: Place, head: bytes) -> None:
     """Raise an error for a kind of file that is not read, by its first bytes."""
     for kind in _KINDS:
         if re.match(kind.pattern, head):

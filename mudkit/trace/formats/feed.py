@@ -6,10 +6,10 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import NO_PLACE, Batch, Row, batches_of, library, unreadable
 from mudkit.trace.formats.packed import opened
 
@@ -21,7 +21,7 @@ def is_feed(head: bytes) -> bool:
     return bool(_HEADER.match(head))
 
 
-def read_feed(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_feed(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one message of a feed, as a poll of it stores; a folder holds the polls of a day.
 
     The device is the vehicle's id, else its label, else the entity's id. A vehicle without a time has that of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import (
     INCOMPLETE,
     NO_PLACE,
@@ -44,7 +44,7 @@ _PORTO_STEP_S = 15
 _LINES_LOOKED_AT = 20
 
 
-def read_cabspotting_txt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_cabspotting_txt(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one cab of the original archive: ``latitude longitude occupied unix_seconds``, no header."""
     cab = file.name.removeprefix("new_").split(".")[0]
     for batch in read_lines(file, ["lat", "lon", "occupied", "ts"], " "):
@@ -69,7 +69,7 @@ def _lines_above(lines: list[bytes]) -> int:
     return above if _is_titled(lines) else 0
 
 
-def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_plt(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one trajectory of GeoLife (Zheng, Xie and Ma, IEEE Data Eng. Bull. 33(2), 2010).
 
     Below six lines of header, which may be lacking, a row is ``latitude, longitude, 0, altitude in feet
@@ -128,7 +128,7 @@ def is_porto(head: bytes) -> bool:
     return all(name.encode() in first for name in _PORTO_COLUMNS)
 
 
-def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_gowalla(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read check-ins of Gowalla or Brightkite (Cho, Myers and Leskovec, KDD 2011; snap.stanford.edu).
 
     Fields are apart by tabs, without a header: user, time as ``2010-10-19T23:55:27Z``, latitude, longitude,
@@ -143,7 +143,7 @@ def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     yield from read_lines(file, ["device", "ts", "lat", "lon", "location"], "\t")
 
 
-def read_foursquare(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_foursquare(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read check-ins of Foursquare (Yang et al., IEEE Trans. SMC: Systems 45(1), 2015: TSMC2014).
 
     Fields are apart by tabs, without a header, in Latin-1: user, venue, the category's id and name, latitude,
@@ -179,7 +179,7 @@ def read_foursquare(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
         yield replace(batch, columns=batch.columns.drop_columns(["time"]).append_column("ts", ts))
 
 
-def read_t_drive(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_t_drive(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one taxi of T-Drive (Yuan et al., GIS 2010): ``id,2008-02-02 15:36:08,longitude,latitude``.
 
     The guide of the data set names no time zone; times are read in the caller's ``tz`` (``Asia/Shanghai``).
@@ -187,7 +187,7 @@ def read_t_drive(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     yield from read_lines(file, ["device", "ts", "lon", "lat"], ",")
 
 
-def read_porto(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_porto(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the trips of Porto's taxis (Moreira-Matias et al., ECML PKDD 2015 challenge), point by point.
 
     A trip starts at ``TIMESTAMP``; its points, ``[longitude, latitude]`` in ``POLYLINE``, are 15 seconds

@@ -10,12 +10,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import (
     ACTIVITY,
     NESTED,
@@ -79,11 +79,11 @@ def _utf8(head: bytes) -> bytes:
     return head.decode(encoding_of(head), errors="ignore").encode() if 0 in head[:4] else head
 
 
-def _head(file: Path) -> bytes:
+def _head(file: Place) -> bytes:
     return _utf8(peek(file)).lstrip(_BLANK)
 
 
-def json_names(file: Path) -> list[str]:
+def json_names(file: Place) -> list[str]:
     """Return the names of the values of a file's first objects; those of nested objects have dots."""
     names: dict[str, None] = {}
     for number, (row, reason) in enumerate(
@@ -97,7 +97,7 @@ def json_names(file: Path) -> list[str]:
     return list(names)
 
 
-def read_json(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_json(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read objects line by line (JSON lines, RFC 8142) or in a list; ``columns`` maps names to the file's.
 
     The list may be in an object if it is the only one of objects there. A line that is no object is set
@@ -106,7 +106,7 @@ def read_json(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return _mapped(file, _rows(file, is_geojson=False), columns)
 
 
-def read_geojson(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_geojson(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the points of GeoJSON (RFC 7946): a collection of features, or features line by line.
 
     Columns are the properties of features, and ``lat`` and ``lon``. A line, or several, with the times of its
@@ -116,7 +116,7 @@ def read_geojson(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return _mapped(file, _rows(file, is_geojson=True), columns)
 
 
-def _mapped(file: Path, rows: Iterator[Row], columns: dict[str, str]) -> Iterator[Batch]:
+def _mapped(file: Place, rows: Iterator[Row], columns: dict[str, str]) -> Iterator[Batch]:
     return batches_of(file, (_mapped_row(row, reason, columns) for row, reason in rows), columns)
 
 
@@ -128,7 +128,7 @@ def _mapped_row(row: Mapping[str, str | None], reason: str, columns: dict[str, s
     return {name: row.get(given) for name, given in columns.items()}, reason
 
 
-def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
+def _rows(file: Place, is_geojson: bool) -> Iterator[Row]:
     """Yield the values of each object by name; a row that is no object holds its text under ``device``."""
     has_features = is_geojson and _FEATURES.search(_head(file))
     for value in _objects(file, "features.item" if has_features else "" if is_geojson else _path(file)):
@@ -165,7 +165,7 @@ def _is_point(values: list[object]) -> bool:
     return has_time and sum(abs(value) <= 180 for value in numbers) >= 2
 
 
-def _path(file: Path) -> str:
+def _path(file: Place) -> str:
     """Return the path of the only list of objects in a document of one object; nothing for other files."""
     head = _head(file)
     first = _parsed(head.splitlines()[0])
@@ -185,7 +185,7 @@ def _has_lists(value: object) -> bool:
     return is_list or any(map(_has_lists, inner))
 
 
-def _lists(file: Path) -> tuple[dict[str, str], list[str], bool]:
+def _lists(file: Place) -> tuple[dict[str, str], list[str], bool]:
     """Return the outer lists of a file's first document, its values, and whether the lists are all there is.
 
     Lists are paths of their items to the first event of an item; values are paths. A document with a place of
@@ -210,7 +210,7 @@ def _lists(file: Path) -> tuple[dict[str, str], list[str], bool]:
     return lists, names, not has_places(names)
 
 
-def wrapped(file: Path) -> TraceFormatError | None:
+def wrapped(file: Place) -> TraceFormatError | None:
     """Return the error for objects that are in lists of other objects; None for other files."""
     head = _head(file)
     first = _parsed(head.splitlines()[0])
@@ -285,7 +285,7 @@ def _place(coordinates: object) -> dict[str, str | None]:
     return {"lat": _text(lat), "lon": _text(lon)}
 
 
-def read_takeout(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_takeout(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the location history of a phone that Google exports.
 
     ``Records.json`` of Takeout has ``locations``; ``Timeline.json`` of phones has ``semanticSegments`` (a
@@ -297,7 +297,7 @@ def read_takeout(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return batches_of(file, rows, ("device", "ts", "lat", "lon", "speed_mps"))
 
 
-def _locations(file: Path) -> Iterator[Row]:
+def _locations(file: Place) -> Iterator[Row]:
     for value in _objects(file, "locations.item"):
         location = _flat(value) if isinstance(value, dict) else {}
         tag = location.get("deviceTag")
@@ -313,7 +313,7 @@ def _locations(file: Path) -> Iterator[Row]:
         )
 
 
-def _segments(file: Path) -> Iterator[Row]:
+def _segments(file: Place) -> Iterator[Row]:
     for value in _objects(file, "semanticSegments.item"):
         segment = value if isinstance(value, dict) else {}
         path = segment.get("timelinePath")
@@ -328,7 +328,7 @@ def _segments(file: Path) -> Iterator[Row]:
             yield {"device": stem(file), "ts": time, **_degrees(values.get("point"))}, ""
 
 
-def _signals(file: Path) -> Iterator[Row]:
+def _signals(file: Place) -> Iterator[Row]:
     if _head(file).startswith(b"["):
         return
     for value in _objects(file, "rawSignals.item"):
@@ -374,7 +374,7 @@ def _after(start: object, point: Mapping[str, str | None]) -> str | None:
         return None
 
 
-def _objects(file: Path, prefix: str) -> Iterator[object]:
+def _objects(file: Place, prefix: str) -> Iterator[object]:
     """Yield the objects of a list; else those at ``prefix`` in a document; without it those of lines.
 
     Of lines that are no JSON the text is yielded.
@@ -395,7 +395,7 @@ def _objects(file: Path, prefix: str) -> Iterator[object]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[pa.NativeFile]:
+def _opened(file: Place) -> Iterator[pa.NativeFile]:
     """Open a file as UTF-8 without a byte-order mark."""
     head = peek(file)
     with opened(file) as stream:
@@ -411,7 +411,7 @@ def _parsed(line: bytes) -> object:
         return line.decode(errors="replace")
 
 
-def _items(file: Path, stream: object, prefix: str) -> Iterator[object]:
+def _items(file: Place, stream: object, prefix: str) -> Iterator[object]:
     ijson = library("ijson", file)
     try:
         yield from ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)

@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import Batch, library, unreadable
 from mudkit.trace.formats.packed import on_disk
+from mudkit.trace.formats.segments import Segment
 from mudkit.trace.values import plain
 
 _SQLITE = b"SQLite format 3\0"
@@ -31,7 +33,7 @@ def is_parquet(head: bytes) -> bool:
     return head.startswith(b"PAR1")
 
 
-def parquet_names(file: Path) -> list[str]:
+def parquet_names(file: Place) -> list[str]:
     """Return the names of the columns of a Parquet file, and ``lat`` and ``lon`` of GeoParquet."""
     try:
         with on_disk(file) as place:
@@ -41,16 +43,21 @@ def parquet_names(file: Path) -> list[str]:
     return _with_places(list(schema.names), _geometry(file, schema))
 
 
-def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a Parquet file, also GeoParquet with points; ``columns`` maps mudkit's names to the file's."""
+def read_parquet(file: Place, columns: dict[str, str], part: Segment | None = None) -> Iterator[Batch]:
+    """Read a Parquet file, also GeoParquet with points, or some row groups.
+
+    ``columns`` maps mudkit's names to the file's.
+    """
+    part = part or Segment(file)
     with on_disk(file) as place, pq.ParquetFile(place) as parquet:
         names = list(parquet.schema_arrow.names)
         geometry = _geometry(file, parquet.schema_arrow)
         selected = list(dict.fromkeys(name for name in columns.values() if name in names))
         if geometry is not None:
             selected = list(dict.fromkeys([*selected, geometry]))
-        batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=selected)
-        yield from _numbered(file, batches, columns, geometry)
+        groups = list(range(parquet.num_row_groups))[part.begin : part.end]
+        batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=selected, row_groups=groups)
+        yield from _numbered(part, batches, columns, geometry)
 
 
 def is_geopackage(head: bytes) -> bool:
@@ -58,14 +65,14 @@ def is_geopackage(head: bytes) -> bool:
     return head.startswith(_SQLITE) and head[_APPLICATION] in (b"GPKG", b"GP10", b"GP11")
 
 
-def layer_names(file: Path) -> list[str]:
+def layer_names(file: Place) -> list[str]:
     """Return the names of the columns of a GeoPackage's only layer, and ``lat`` and ``lon``."""
     with on_disk(file) as place, _pyogrio(file) as pyogrio:
         info = pyogrio.read_info(place, layer=_layer(file, place, pyogrio))
         return _with_places([str(name) for name in info["fields"]], "geometry")
 
 
-def read_layer(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_layer(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the points of a GeoPackage's only layer; ``columns`` maps mudkit's names to the file's."""
     with on_disk(file) as place, _pyogrio(file) as pyogrio:
         source = pyogrio.raw.open_arrow(
@@ -76,11 +83,11 @@ def read_layer(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
         )
         with source as (meta, batches):
             _refuse_projected(file, str(meta["crs"] or "EPSG:4326"))
-            yield from _numbered(file, batches, columns, meta["geometry_name"] or "wkb_geometry")
+            yield from _numbered(Segment(file), batches, columns, meta["geometry_name"] or "wkb_geometry")
 
 
 @contextmanager
-def _pyogrio(file: Path) -> Iterator[ModuleType]:
+def _pyogrio(file: Place) -> Iterator[ModuleType]:
     """Import pyogrio, and convert its errors; what it warns of shows in the rows."""
     pyogrio = library("pyogrio", file)
     with warnings.catch_warnings():
@@ -91,7 +98,7 @@ def _pyogrio(file: Path) -> Iterator[ModuleType]:
             raise unreadable(file, error) from error
 
 
-def _layer(file: Path, place: Path, pyogrio: ModuleType) -> str:
+def _layer(file: Place, place: Path, pyogrio: ModuleType) -> str:
     layers = [str(name) for name, _ in pyogrio.list_layers(place)]
     if len(layers) != 1:
         raise TraceFormatError(
@@ -108,7 +115,7 @@ def _with_places(names: list[str], geometry: str | None) -> list[str]:
     return list(dict.fromkeys([*names, "lat", "lon"])) if geometry is not None else names
 
 
-def _geometry(file: Path, schema: pa.Schema) -> str | None:
+def _geometry(file: Place, schema: pa.Schema) -> str | None:
     """Return the name of GeoParquet's main geometry; None for a table without, or with places of its own."""
     if {"lat", "lon"} <= set(schema.names):
         return None
@@ -122,7 +129,7 @@ def _geometry(file: Path, schema: pa.Schema) -> str | None:
     return name if name in schema.names else None
 
 
-def _refuse_projected(file: Path, crs: str) -> None:
+def _refuse_projected(file: Place, crs: str) -> None:
     """Raise an error unless places are in degrees of WGS 84; ``crs`` is a name, WKT or PROJJSON."""
     if not re.search(r"\b(4326|CRS84)\b", crs[-400:]):
         raise TraceFormatError(
@@ -135,16 +142,16 @@ def _refuse_projected(file: Path, crs: str) -> None:
 
 
 def _numbered(
-    file: Path, batches: Iterator[pa.RecordBatch], columns: dict[str, str], geometry: str | None
+    part: Segment, batches: Iterator[pa.RecordBatch], columns: dict[str, str], geometry: str | None
 ) -> Iterator[Batch]:
-    done = 0
+    done = part.rows_before or 0
     for batch in batches:
         values = dict(zip(batch.schema.names, batch.columns, strict=True))
         if geometry in values:
             lon, lat = _places(values[geometry])
             values = {"lat": pa.array(lat), "lon": pa.array(lon)} | values
         table = pa.table({name: plain(values[given]) for name, given in columns.items()})
-        yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
+        yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), part.file.name)
         done += len(batch)
 
 

@@ -7,9 +7,9 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import NO_FIX, UNPARSABLE, Batch, Row, batches_of, library
 from mudkit.trace.formats.packed import opened, stem
 
@@ -24,7 +24,7 @@ def is_nmea(head: bytes) -> bool:
     return bool(_LINE.search(head[:_LOOKED_AT_BYTES]))
 
 
-def read_nmea(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_nmea(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the RMC sentences of a log, which alone have date, time and place; the device is the file's stem.
 
     A sentence with the status V is set aside: the receiver had no fix. Other sentences are no rows; GGA and
@@ -34,7 +34,7 @@ def read_nmea(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return batches_of(file, rows, ("device", "ts", "lat", "lon", "speed_mps"))
 
 
-def _rows(file: Path, device: str) -> Iterator[Row]:
+def _rows(file: Place, device: str) -> Iterator[Row]:
     pynmea2 = library("pynmea2", file)
     kinds: Counter[str] = Counter()
     with opened(file) as stream:

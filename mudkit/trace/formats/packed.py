@@ -9,11 +9,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place, store_problem
 from mudkit.trace.formats.batch import HEAD_BYTES, empty, unreadable
 
 MAX_LAYERS = 3
@@ -45,13 +46,13 @@ _PACKED_FACTOR = 5
 _WORKBOOKS = {"xl/": "an xlsx workbook", "content.xml": "an OpenDocument file", "word/": "a docx document"}
 
 
-def text_bytes(file: Path) -> int:
-    """Estimate the size of a file's content as text, by its suffixes."""
-    suffixes = {suffix.lower() for suffix in file.suffixes[-2:]}
-    return file.stat().st_size * (_PACKED_FACTOR if suffixes & {*_SUFFIXES, ".parquet"} else 1)
+def text_bytes(name: str, size_bytes: int) -> int:
+    """Estimate the size of a file's content as text, by the suffixes of its name."""
+    suffixes = {suffix.lower() for suffix in PurePosixPath(name).suffixes[-2:]}
+    return size_bytes * (_PACKED_FACTOR if suffixes & {*_SUFFIXES, ".parquet"} else 1)
 
 
-def bare_name(file: PurePath) -> str:
+def bare_name(file: Place | PurePath) -> str:
     """Return the name of a file without the suffixes of packing."""
     name = file.name
     while name.lower().endswith(_SUFFIXES):
@@ -59,13 +60,13 @@ def bare_name(file: PurePath) -> str:
     return name
 
 
-def stem(file: PurePath) -> str:
+def stem(file: Place | PurePath) -> str:
     """Return the name of a file without any suffix, which names its device."""
     return Path(bare_name(file)).stem
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[pa.NativeFile]:
+def opened(file: Place) -> Iterator[pa.NativeFile]:
     """Open the content of a file, unpacked.
 
     Raises
@@ -78,9 +79,21 @@ def opened(file: Path) -> Iterator[pa.NativeFile]:
             yield _unpacked(file, _layers(file), stack)
     except READ_ERRORS as error:
         raise unreadable(file, error) from error
+    except Exception as error:  # those of stores' libraries need not be a READ_ERROR
+        problem = store_problem(file, error, "file")
+        if problem is None or problem is error:
+            raise
+        raise problem from error
 
 
-def _layers(file: Path) -> list[str]:
+def is_packed(file: Place) -> bool:
+    """Return whether the content of a file is packed."""
+    with ExitStack() as stack:
+        magic = _unpacked(file, [], stack).read(_MAGIC_BYTES)
+    return any(magic.startswith(start) for start in _MAGIC)
+
+
+def _layers(file: Place) -> list[str]:
     """Return how a file is packed, from outside to inside."""
     layers: list[str] = []
     while True:
@@ -94,12 +107,12 @@ def _layers(file: Path) -> list[str]:
         layers.append(layer)
 
 
-def _unpacked(file: Path, layers: list[str], stack: ExitStack) -> pa.NativeFile:
+def _unpacked(file: Place, layers: list[str], stack: ExitStack) -> pa.NativeFile:
     """Open a file that is packed in these layers."""
-    stream = stack.enter_context(pa.OSFile(str(file)))
+    stream = stack.enter_context(_stream(file))
     for layer in layers:
         if layer == "zip":
-            archive = stack.enter_context(zipfile.ZipFile(file))
+            archive = stack.enter_context(_archive(file, stream, stack))
             stream = pa.PythonFile(stack.enter_context(archive.open(_member(file, archive))), mode="r")
         elif layer == "xz":
             stream = pa.PythonFile(stack.enter_context(lzma.open(stream)), mode="r")  # noqa: SIM115
@@ -108,7 +121,27 @@ def _unpacked(file: Path, layers: list[str], stack: ExitStack) -> pa.NativeFile:
     return stream
 
 
-def _member(file: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def _archive(file: Place, stream: pa.NativeFile, stack: ExitStack) -> zipfile.ZipFile:
+    """Open an archive, whose end is read first: a copy of it where a web server sends whole files alone."""
+    if isinstance(file, Path):
+        return zipfile.ZipFile(file)
+    try:
+        return zipfile.ZipFile(stream)
+    except ValueError:
+        copy = stack.enter_context(tempfile.TemporaryFile(prefix="mudkit-"))  # noqa: SIM115
+        with file.open("rb") as whole:
+            shutil.copyfileobj(whole, copy)
+        return zipfile.ZipFile(copy)
+
+
+def _stream(file: Place) -> pa.NativeFile:
+    """Open a file as it is."""
+    if isinstance(file, Path):
+        return pa.OSFile(str(file))
+    return pa.PythonFile(file.open("rb"), mode="r")
+
+
+def _member(file: Place, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """Return the only file of an archive, or its only KML file (KMZ)."""
     members = [
         member
@@ -137,7 +170,7 @@ def _member(file: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return member
 
 
-def _unpack_it(file: Path, found: str) -> TraceFormatError:
+def _unpack_it(file: Place, found: str) -> TraceFormatError:
     return TraceFormatError(
         f"{file.name} is packed in a way that is not read.",
         where=str(file),
@@ -148,10 +181,10 @@ def _unpack_it(file: Path, found: str) -> TraceFormatError:
 
 
 @contextmanager
-def on_disk(file: Path) -> Iterator[Path]:
-    """Return the path of a file's content, which is a temporary copy if it is packed."""
+def on_disk(file: Place) -> Iterator[Path]:
+    """Return the path of a file's content: a temporary copy, if it is packed or in a store."""
     with opened(file) as stream:
-        if isinstance(stream, pa.OSFile):
+        if isinstance(file, Path) and isinstance(stream, pa.OSFile):
             yield file
             return
         with tempfile.NamedTemporaryFile(prefix="mudkit-", suffix=Path(bare_name(file)).suffix) as copy:
@@ -160,7 +193,7 @@ def on_disk(file: Path) -> Iterator[Path]:
             yield Path(copy.name)
 
 
-def peek(file: Path) -> bytes:
+def peek(file: Place) -> bytes:
     """Return the first 64 KiB of a file's content; it must not be empty."""
     with opened(file) as stream:
         head: bytes = stream.read(HEAD_BYTES)

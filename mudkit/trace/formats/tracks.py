@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
+from mudkit.files import Place
 from mudkit.trace.formats.batch import NO_PLACE, WAYPOINT, Batch, Row, batches_of, other_format
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.packed import opened, peek, stem
@@ -146,7 +146,7 @@ def is_kml(head: bytes) -> bool:
     return is_xml(head, _KML.root)
 
 
-def read_gpx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_gpx(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the points of one file: of tracks and of routes, in the order of the file.
 
     The device is the file's stem; where the file holds several tracks, those of a track are of the device
@@ -158,7 +158,7 @@ def read_gpx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return _read(file, _GPX)
 
 
-def read_tcx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_tcx(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the trackpoints of one file, with devices as in :func:`read_gpx`; the track's name is its ``Id``.
 
     The speed is that of Garmin's ActivityExtension v2, in metres a second. A trackpoint without a position,
@@ -167,7 +167,7 @@ def read_tcx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return _read(file, _TCX)
 
 
-def read_kml(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+def read_kml(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     """Read placemarks with a ``Point``, and ``gx:Track``; devices as in :func:`read_gpx`.
 
     The time of a placemark is its ``TimeStamp``, or the begin of its ``TimeSpan``. A track is named by its
@@ -176,7 +176,7 @@ def read_kml(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     return _read(file, _KML)
 
 
-def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
+def _read(file: Place, dialect: _Dialect) -> Iterator[Batch]:
     head = peek(file)
     if not is_xml(head, dialect.root):
         refuse_document(file, head)
@@ -194,7 +194,7 @@ def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
     yield from batches_of(file, rows, _COLUMNS)
 
 
-def _count_tracks(file: Path, dialect: _Dialect, *, escapes: bool) -> int:
+def _count_tracks(file: Place, dialect: _Dialect, *, escapes: bool) -> int:
     tracks = _Tracks(dialect)
     for _ in _parsed(file, tracks, escapes=escapes):
         pass
@@ -309,7 +309,7 @@ def _escaped(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield _BARE.sub(b"&amp;", rest)
 
 
-def _parser(file: Path, handler: _Tracks) -> expat.XMLParserType:
+def _parser(file: Place, handler: _Tracks) -> expat.XMLParserType:
     """Return the parser of a document, whose events go to a handler."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -344,7 +344,7 @@ def _parser(file: Path, handler: _Tracks) -> expat.XMLParserType:
     return parser
 
 
-def _parsed(file: Path, handler: _Tracks, *, escapes: bool) -> Iterator[None]:
+def _parsed(file: Place, handler: _Tracks, *, escapes: bool) -> Iterator[None]:
     """Parse a file chunk by chunk, and the documents in it one after the other; yield after each chunk.
 
     With ``escapes``, ampersands that begin no reference are taken for themselves.

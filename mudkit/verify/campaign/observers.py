@@ -518,10 +518,11 @@ class _ObservedMachine:
         if isinstance(event, Received) and event.source.endswith(f"/{ROGUE}"):
             return effects
         observed = list(map(_as_wire, effects))
-        for name in self._observer.names(_as_wire(event), observed, is_kept):
+        observed_event = _as_wire(event)
+        for name in self._observer.names(observed_event, observed, is_kept):
             self._host.record(name)
-        if isinstance(event, Received):
-            self._record_answer(now_us, as_wire(event.message))
+        if self._writes and isinstance(observed_event, Received):
+            self._record_answer(now_us, observed_event.message)
         for ask in _requests(_sent(observed)):
             what = ask["what"]
             self._host.requests[what["op"], ask["id"]] += 1

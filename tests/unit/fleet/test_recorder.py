@@ -18,7 +18,7 @@ from mudkit.events import Call, Complete, Record
 from mudkit.fleet import recorder
 from mudkit.fleet.recorder import TABLES, Deliveries
 from mudkit.systems.store_and_forward import Client, Relay
-from mudkit.trace.folder import read_manifest, read_table
+from mudkit.trace.folder import read_description, read_manifest, read_table
 from mudkit.trace.schema import FATES, SCHEMAS, STATUSES, TIMES, read_ids
 
 
@@ -113,7 +113,15 @@ def test_tables_on_disk_equal_those_in_memory(lab, rows, monkeypatch, tmp_path):
     for name in TABLES:
         by = [(field, "ascending") for field in SCHEMAS[name].names]
         assert read_table(one, name).sort_by(by).equals(read_table(two, name).sort_by(by)), name
-    assert read_manifest(one) == read_manifest(two)
+    assert read_description(one) == read_description(two)
+
+
+def test_tables_at_an_address_equal_those_of_a_folder(lab, tmp_path):
+    here = lab.trace.to_parquet(tmp_path / "run")
+    there = lab.trace.to_parquet(f"memory://{tmp_path.name}/run")
+    assert str(there) == f"memory://{tmp_path.name}/run"
+    assert all(read_table(there, name).equals(read_table(here, name)) for name in TABLES)
+    assert read_description(there) == read_description(here)
 
 
 def test_to_parquet_overwrites_only_on_request(lab, tmp_path):

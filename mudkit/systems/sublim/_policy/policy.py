@@ -19,7 +19,7 @@ from mudkit.checks import check_arguments
 from mudkit.display import Cell, Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
 from mudkit.events import size_bytes
-from mudkit.files import existing
+from mudkit.files import existing_path
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
 from mudkit.systems.sublim._policy.actions import Action, Every, Summary, build_action, describe
@@ -193,7 +193,7 @@ class Policy(Displayed):
         """
         if isinstance(source, str) and "\n" in source:
             return cls.from_dict(*read_yaml(source, ""))
-        file = existing(source, "policy")
+        file = existing_path(source, "policy")
         return cls.from_dict(*read_yaml(File(file).read_text(encoding="utf-8"), file.name))
 
     @classmethod

@@ -1,0 +1,205 @@
+"""Inputs of an ingest, which tasks parse: files, large ones in segments, or the rows of a DataFrame."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from mudkit import errors
+from mudkit.files import Place
+from mudkit.pipeline.commits import Job, Part
+from mudkit.pipeline.frames import parse_rows, without_rows
+from mudkit.pipeline.tasks import run_on_rows, run_tasks
+from mudkit.trace.formats import Segment, number_rows
+from mudkit.trace.options import LoadPlan
+from mudkit.trace.parse import Parsed, parsed_batches
+
+Write: TypeAlias = Callable[[str, Iterable[Parsed]], Part]
+"""Writes parsed rows as the part of a job with a name."""
+
+PART_BYTES = 64 << 20
+"""Text that a task parses at most, unless it cannot be split."""
+_MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
+_LEAST_BYTES = 4 << 20
+_VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "modificationTime", "mtime", "created")
+"""Names under which stores tell the version of a file, or its time of modification."""
+_ROW_BYTES = 45
+"""Average length of a row of text."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source, as the driver saw it before its bytes were read.
+
+    ``version`` is the time of modification, or what a store tells: a checksum, or a time.
+    """
+
+    path: Place
+    size_bytes: int
+    version: str
+
+    @classmethod
+    def of(cls, path: Place) -> SourceFile:
+        """Look at a file."""
+        if isinstance(path, Path):
+            status = path.stat()
+            return cls(path, status.st_size, str(status.st_mtime_ns))
+        info = path.fs.info(path.path)
+        versions = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
+        return cls(path, info.get("size") or 0, versions[0] if versions else "")
+
+    def check(self) -> None:
+        """Raise an error if the file is not there, or another one."""
+        try:
+            now = SourceFile.of(self.path)
+        except FileNotFoundError as error:
+            raise errors.InputMissing(
+                f"A worker does not see the file {self.path.name}, which was there when the job began.",
+                where=str(self.path),
+                found="no such file",
+                expected="files that this machine and all workers see under the same path",
+                remedy="put them on a shared file system or into a store, and check that nobody removes them",
+            ) from error
+        if now != self:
+            raise errors.TraceContentError(
+                f"The file {self.path.name} changed while it was read.",
+                where=str(self.path),
+                found=f"{now.size_bytes:,} bytes, where there were {self.size_bytes:,}"
+                if now.size_bytes != self.size_bytes
+                else "another time of modification",
+                expected="a file that stays as it is, and is the same one on all machines",
+                remedy="wait until it is complete, or copy it, and run this again",
+            )
+
+
+@dataclass(frozen=True)
+class FileInput:
+    """Files, told by their names, sizes and times of modification: the driver reads no rows but the first."""
+
+    plan: LoadPlan
+    files: tuple[SourceFile, ...]
+    text_bytes: int
+
+    @classmethod
+    def of(cls, plan: LoadPlan) -> FileInput:
+        """Look at the files of a plan."""
+        return cls(plan, tuple(map(SourceFile.of, plan.source.files())), sum(plan.source.sizes()))
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows, where it is known before they are parsed."""
+        return None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What tells this input from others, in the manifest."""
+        digest = hashlib.sha256()
+        source = self.plan.source
+        for name, file in zip(source.members or (source.path.name,), self.files, strict=True):
+            digest.update(f"{name}\0{file.size_bytes}\0{file.version}\n".encode())
+        size_bytes = sum(file.size_bytes for file in self.files)
+        return {"input": {"files": len(self.files), "bytes": size_bytes, "digest": digest.hexdigest()}}
+
+    def parse(self, spark: SparkSession, job: Job, write: Write) -> dict[str, Part]:
+        """Parse all rows in tasks."""
+        plan, known = self.plan, {file.path: file for file in self.files}
+        # If the source begins with local times, whether others name a zone is found here, for all tasks.
+        next(parsed_batches(plan), None)
+        max_bytes = min(max(self.text_bytes // _MIN_PARTS, 1), PART_BYTES)
+        segments = plan.source.segments(max(max_bytes, _LEAST_BYTES))
+        if any(part.rows_before is None for part in segments):
+            segments = number_rows(segments, _count(spark, job, plan, known, segments))
+
+        def parse(name: str, group: Sequence[Segment]) -> Part:
+            return write(name, _parsed(plan, known, group))
+
+        texts = dict(zip(known, plan.source.sizes(), strict=True))
+        sizes = [part.size_bytes or texts[part.file] for part in segments]
+        groups = _groups(segments, sizes, max_bytes)
+        return run_tasks(spark, job, parse, {f"files-{n:05d}": group for n, group in enumerate(groups)})
+
+
+@dataclass(frozen=True)
+class FrameInput:
+    """The rows of a DataFrame, which are counted first: what the tasks parse must be as many."""
+
+    plan: LoadPlan
+    frame: DataFrame
+    rows: int
+    call: str
+
+    @classmethod
+    def of(cls, plan: LoadPlan, frame: DataFrame) -> FrameInput:
+        """Count the rows of a DataFrame."""
+        return cls(plan, frame, frame.count(), uuid.uuid4().hex)
+
+    @property
+    def text_bytes(self) -> int:
+        """Size of the rows as text, about."""
+        return self.rows * _ROW_BYTES
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What tells this input from others, in the manifest.
+
+        Nobody can tell whether a table has changed since a job was stopped: each call is an input of its own.
+        """
+        columns = self.frame.schema.simpleString()
+        return {"input": {"rows": self.rows, "columns": columns, "call": self.call}}
+
+    def parse(self, spark: SparkSession, job: Job, write: Write) -> dict[str, Part]:
+        """Parse all rows in tasks."""
+        plan = without_rows(self.plan)
+
+        def parse(name: str, batches: Iterator[pa.RecordBatch]) -> Part:
+            return write(name, parse_rows(plan, batches))
+
+        return run_on_rows(job, "rows", self.frame, parse)
+
+
+Input: TypeAlias = FileInput | FrameInput
+
+
+def _count(
+    spark: SparkSession,
+    job: Job,
+    plan: LoadPlan,
+    known: Mapping[Place, SourceFile],
+    segments: Sequence[Segment],
+) -> list[int | None]:
+    """Count the rows of the segments in tasks."""
+
+    def count(name: str, part: Segment) -> Part:
+        known[part.file].check()
+        return Part(plan.source.count_rows(part) if part.begin is not None else None, ())
+
+    items = {f"count-{n:05d}": part for n, part in enumerate(segments)}
+    return [part.counted for part in run_tasks(spark, job, count, items).values()]
+
+
+def _parsed(plan: LoadPlan, known: Mapping[Place, SourceFile], group: Sequence[Segment]) -> Iterator[Parsed]:
+    """Parse some segments; a file that changes meanwhile is an error."""
+    for part in group:
+        known[part.file].check()
+        yield from parsed_batches(plan, [part])
+        known[part.file].check()
+
+
+def _groups(segments: Sequence[Segment], sizes: Sequence[int], max_bytes: int) -> list[tuple[Segment, ...]]:
+    """Divide segments, in order, into groups that one task parses; GeoLife has 18,670 files."""
+    groups: list[list[Segment]] = []
+    room = 0
+    for part, size in zip(segments, sizes, strict=True):
+        if size > room:
+            groups.append([])
+            room = max_bytes
+        groups[-1].append(part)
+        room -= size
+    return list(map(tuple, groups))
