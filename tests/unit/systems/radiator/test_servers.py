@@ -17,8 +17,12 @@ def test_timer_of_what_waits_is_set_once():
     ann.propagate_context(Context({"ann"}, {"n": 1})).result()
     lab.run(minutes=1)
     assert server.waiting().result() == {"ann": 0, "bob": 1}
+    counts = server.counts().result()
+    assert (counts["contexts"], counts["aggregates"]) == (1, 0)
     (effect,) = server.installed.machine.handle(lab.world.now_us, Received("eve/x", b"", "eve"))
     assert isinstance(effect, Record)
+    lab.run(minutes=10)
+    assert server.counts().result()["aggregates"] == 1
 
 
 def test_link_sends_in_order_at_its_capacity():

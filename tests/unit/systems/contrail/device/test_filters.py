@@ -249,7 +249,9 @@ def test_expired_or_removed_group_filter_reaches_no_later_member(make_place):
         assert get_destinations(place, ports[name]) == []
 
 
-def test_membership_by_context_follows_the_device(make_place):
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_membership_by_context_follows_the_device(make_place, has_restarted):
+    """A rule is durable: it is the application's (:class:`Groups`)."""
     group = Group("Mountain View", rule="within_box(loc, 37.35, -122.12, 37.43, -122.04)")
     place = make_place("reader ann")
     reader, ann = place.port("reader"), place.port("ann")
@@ -258,6 +260,10 @@ def test_membership_by_context_follows_the_device(make_place):
     place.modules["ann"].join(group).result()
     place.install(reader, EVERYTHING, to=(group, "app"))
     assert get_destinations(place, ann) == []
+    if has_restarted:
+        place.lab.faults.kill("ann")
+        place.lab.faults.restart("ann")
+        place.run(65)
     device.change_context(loc=(37.4, -122.1))
     place.run(65)
     assert get_destinations(place, ann) == ["reader"]

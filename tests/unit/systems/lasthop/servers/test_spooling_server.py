@@ -332,6 +332,33 @@ def test_repeated_subscription_gets_a_new_run(server):
     assert server.last_sent[-1][1]["body"]["run"] > first_run
 
 
+def test_timer_of_the_next_expiration_is_set_once(server):
+    """See :meth:`ServerSubscription.show_due`: an event that changes nothing sets no timer again."""
+
+    def is_set():
+        return any(timer.startswith("due ") for timer in server.timers)
+
+    server.publish("a", expires_us=100 * S)
+    assert is_set()
+    server.publish("b", expires_us=200 * S)
+    assert not is_set()
+    server.publish("c", expires_us=50 * S)
+    assert is_set()
+
+
+def test_content_of_a_message_that_is_not_kept_is_forgotten():
+    """One is dropped for another of a higher rank, and one has expired when its rank rises to the threshold."""
+    server = Server(capacity=1)
+    server.receive_hello()
+    server.subscribe(policy=Forwarding("on-demand"), threshold=1.0)
+    server.publish("low", 0.5, expires_us=100 * S)
+    for identity, rank in (("a", 2.0), ("b", 1.0), ("c", 3.0)):
+        server.publish(identity, rank)
+    server.handle(Call(1, messages.Rerank("news", "low", 9.0)), at_s=200)
+    assert server.queues() == (1, 0)
+    assert list(server.machine._peers["ann"].topics["news"]._contents) == ["c"]
+
+
 def test_rank_above_the_threshold_is_queued_and_capacity_drops_the_lowest():
     server = Server(capacity=2)
     server.receive_hello()

@@ -169,3 +169,11 @@ def test_halves_add_up_to_all_days():
     assert halves == pytest.approx(seen.by_day().sum(axis=0))
     assert len(seen.delays_s("odd")) + len(seen.delays_s("even")) == len(seen.delays_s())
     assert seen.by_day()[:, COUNTS.index("delay_h")].sum() == pytest.approx(seen.delays_s().sum() / 3600)
+
+
+def test_read_without_a_link_is_in_vain_if_messages_wait_beyond_it():
+    """Two messages are on the device, and a third one arrives in the outage, in which she reads."""
+    drawn = drawn_from([HOUR, 2 * HOUR, 5 * HOUR], [6 * HOUR], outages_us=[[3 * HOUR, 8 * HOUR]])
+    outcome = play(drawn, spool_factory(Forwarding("on-line"), 0.0), 8)
+    assert outcome.per_read == (2,)
+    assert Reader(drawn, 0.0, 8).see(outcome).empty.tolist() == [True]

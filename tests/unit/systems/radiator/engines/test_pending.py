@@ -52,6 +52,17 @@ def test_people_are_counted_once_across_senders():
     assert list_numbers(batches) == [None, None, None, [0, 1, 2, 3]]
 
 
+def test_only_messages_that_waited_for_the_retention_are_dropped_for_want_of_people():
+    messages = create_message(0, 0, "a"), create_message(1, 600, "b"), create_message(2, 700, "c")
+    people = EvaluatedThreshold("people", 4)
+    pending, _ = fill(people, *messages)
+    assert pending.expire(RETENTION_US) == []
+    assert (pending.dropped, [message.number for message in pending.messages()]) == (1, [1, 2])
+    assert pending.due_us == 600 * S + RETENTION_US
+    assert pending.add(create_message(3, 1100, "d"), people) is None, "of a only the name was known"
+    assert list_numbers([pending.add(create_message(4, 1200, "e"), people)]) == [[1, 2, 3, 4]]
+
+
 def test_time_queue_is_released_by_age_and_on_expiry():
     pending, batches = fill(EvaluatedThreshold("time", 300 * S), create_message(0, 0), create_message(1, 299))
     assert list_numbers(batches) == [None, None]
