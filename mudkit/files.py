@@ -105,12 +105,15 @@ def place(path: PlaceLike, what: str = "file") -> Place:
             expected=f"{text[: match.end(1)]}://…",
             remedy="give the address as a text or a upath.UPath; a pathlib.Path joins its slashes",
         )
+    if scheme in ("hdfs", "webhdfs"):
+        import mudkit.hadoop  # noqa: F401 - it registers classes for them
     _check_scheme(scheme, text, what)
     from upath import UPath
 
     options = getattr(path, "storage_options", {})
-    if scheme == "webhdfs":
-        import mudkit.webhdfs  # noqa: F401 - UPath has no class for it
+    text = scheme + text[len(scheme) :]
+    if scheme not in ("http", "https"):  # a folder is the same without a slash at its end
+        text = text.rstrip("/") if text.rstrip("/").count("/") > 2 else text
     return cast("Place", UPath(text, **{"use_listings_cache": False, **options}))
 
 
@@ -194,10 +197,6 @@ def spark_place(path: PlaceLike) -> str:
     if isinstance(at, Path):
         return str(at.absolute())
     scheme, rest = str(at).split("://", 1)
-    host = at.storage_options.get("host")
-    if scheme == "hdfs" and host:  # a UPath keeps the host beside its path
-        port = at.storage_options.get("port")
-        rest = f"{host}:{port}{at.path}" if port else f"{host}{at.path}"
     return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
 
 
@@ -528,7 +527,7 @@ def _put(file: Path, at: UPath) -> None:
     """Put a file at an address in one write."""
     try:
         if at.protocol == "webhdfs":
-            from mudkit.webhdfs import put
+            from mudkit.hadoop import put
 
             put(file, at)
         else:

@@ -19,6 +19,9 @@ EARTH_RADIUS_KM = 6371.0088
 KM_PER_DEGREE = EARTH_RADIUS_KM * np.pi / 180.0
 """Length of one degree along a meridian of that sphere."""
 
+MERCATOR_END = 85.0511287798066
+"""Latitude of the edges of Web Mercator's square map."""
+
 US_PER_S = 1_000_000
 _US_PER_DAY = 86_400 * US_PER_S
 _THURSDAY = 3  # 1 January 1970
@@ -75,6 +78,19 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
     east_of, west_of = lon >= box.west, lon <= box.east
     between = np.where(box.west <= box.east, east_of & west_of, east_of | west_of)
     return np.asarray((lat >= box.south) & (lat <= box.north) & between, dtype=np.bool_)
+
+
+def to_mercator(lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return x and y in Web Mercator of places in degrees; latitudes beyond its end are moved to it."""
+    phi = np.radians(np.clip(np.asarray(lat, dtype=np.float64), -MERCATOR_END, MERCATOR_END))
+    x = np.asarray(lon, dtype=np.float64) / 360.0 + 0.5
+    return np.asarray(x), np.asarray(0.5 - np.arctanh(np.sin(phi)) / (2 * np.pi))
+
+
+def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return latitude and longitude in degrees of places in Web Mercator."""
+    phi = np.arcsin(np.tanh((0.5 - np.asarray(y, dtype=np.float64)) * 2 * np.pi))
+    return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from mudkit.checks import check_arguments, time_zone
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
-from mudkit.figures.geometry import from_mercator, tile_bounds, tiles
+from mudkit.figures.geometry import tile_bounds, tiles
 from mudkit.figures.style import (
     BLUE,
     GREY,
@@ -32,7 +32,7 @@ from mudkit.figures.style import (
     text_colour,
 )
 from mudkit.figures.tables import require_columns
-from mudkit.units import distance_km, middle
+from mudkit.units import distance_km, from_mercator, middle
 
 MAX_FRAMES: Final = 48
 """Maximum number of pictures of :func:`cells_over_time`; a longer trace has longer buckets."""

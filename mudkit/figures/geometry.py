@@ -22,10 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.figures.tables import Floats, Group
-from mudkit.units import KM_PER_DEGREE, distance_km
-
-MERCATOR_END = 85.0511287798066
-"""The latitude at which Web Mercator is a square."""
+from mudkit.units import KM_PER_DEGREE, distance_km, from_mercator, to_mercator
 
 Line = NDArray[np.float64]
 """Points of a line or a closed ring, shape (n, 2): longitude, latitude in degrees."""
@@ -41,19 +38,6 @@ _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 _GRATICULE_END = 85.0
 _POLAR = 89.0
 _NEAR = 1e-3
-
-
-def to_mercator(lat: ArrayLike, lon: ArrayLike) -> tuple[Floats, Floats]:
-    """Return x and y in Web Mercator of places in degrees; latitudes beyond its end are moved to it."""
-    phi = np.radians(np.clip(np.asarray(lat, dtype=np.float64), -MERCATOR_END, MERCATOR_END))
-    x = np.asarray(lon, dtype=np.float64) / 360.0 + 0.5
-    return np.asarray(x), np.asarray(0.5 - np.arctanh(np.sin(phi)) / (2 * np.pi))
-
-
-def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
-    """Return latitude and longitude in degrees of places in Web Mercator."""
-    phi = np.arcsin(np.tanh((0.5 - np.asarray(y, dtype=np.float64)) * 2 * np.pi))
-    return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
 @check_arguments(types=False)

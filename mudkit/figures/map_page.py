@@ -36,14 +36,12 @@ from mudkit.figures.geometry import (
     closed_at_pole,
     coast,
     continuous,
-    from_mercator,
     graticule,
     graticule_step,
     rings,
-    to_mercator,
 )
 from mudkit.figures.tables import Floats, Group
-from mudkit.units import EARTH_RADIUS_KM
+from mudkit.units import EARTH_RADIUS_KM, from_mercator, to_mercator
 
 MAX_SIDE_PX = 2048
 """Maximum number of pixels on a side of a density picture."""

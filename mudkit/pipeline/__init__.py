@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mudkit.pipeline._progress import progress
     from mudkit.pipeline._session import session, stop
     from mudkit.pipeline.counts import cells, intervals, propagation, rows_by_time
+    from mudkit.pipeline.derived import join, speeds, stops, trips
     from mudkit.pipeline.executors import spread
     from mudkit.pipeline.jobs import JobReport, run_job
     from mudkit.pipeline.labels import label_reads, label_writes
@@ -27,6 +28,7 @@ __all__ = [
     "event_stream",
     "ingest",
     "intervals",
+    "join",
     "label_reads",
     "label_writes",
     "open_trace",
@@ -36,7 +38,10 @@ __all__ = [
     "rows_by_time",
     "run_job",
     "session",
+    "speeds",
     "spread",
     "stop",
+    "stops",
+    "trips",
     "write",
 ]

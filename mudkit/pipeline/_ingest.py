@@ -133,8 +133,8 @@ def ingest(
 
     The trace is complete when ``trace.json``, which names its files, is there; until then ``_job-…`` in its
     folder has what is finished. After any stop (a kill, Ctrl-C, a lost cluster), the next call with the same
-    files and options resumes: parsed files, cleaned buckets and merged dates are reused. Files are told by
-    their names, sizes and times of modification. The rows of a DataFrame or table are read anew by each call.
+    files and options resumes: parsed files, cleaned buckets and merged dates are reused. A file is known by
+    its name, size and time of modification. Each call reads the rows of a DataFrame or table anew.
 
     Parameters
     ----------
@@ -166,12 +166,13 @@ def ingest(
     given = _input(spark, source, Options(**options))
     plan = given.plan
     description = {**plan.description(), **given.described}
-    at = place(path, "trace").absolute()
+    out = place(path, "trace")
+    at = out.absolute()
     if not overwrite and is_trace(at):
         manifest = read_manifest(at)
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep_finished(at, TRACE)
-            return _report(at, manifest)
+            return _report(out, manifest)
     buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
 
     def body(job: Job) -> dict[str, Any]:
@@ -179,18 +180,19 @@ def ingest(
             return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
 
     done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
-    return _report(at, done.manifest, time.monotonic() - started, done.parts, done.reused)
+    return _report(out, done.manifest, time.monotonic() - started, done.parts, done.reused)
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
     """Return the input that is given: files, or the rows of a DataFrame, view or table."""
     frame = find_frame(spark, source)
     if frame is None:
-        found = find(source)
-        if not isinstance(found, pa.Table):
+        place_or_table = find(source)
+        if not isinstance(place_or_table, pa.Table):
             # Absolute, because executors have other working directories.
-            return FileInput.of(options.plan(found if isinstance(found, Files) else found.absolute()))
-        frame = spark.createDataFrame(found)
+            files = place_or_table if isinstance(place_or_table, Files) else place_or_table.absolute()
+            return FileInput.of(options.plan(files))
+        frame = spark.createDataFrame(place_or_table)
     return FrameInput.of(*plan_frame(frame, source if isinstance(source, str) else "table", options))
 
 
@@ -254,10 +256,10 @@ class IngestWork:
             PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
         ):
             waiting: list[pa.Table] = []
-            for each in parsed:
-                tally.add_parsed(each)
-                aside.write(each.bad)
-                waiting.append(each.good)
+            for batch in parsed:
+                tally.add_parsed(batch)
+                aside.write(batch.bad)
+                waiting.append(batch.good)
                 if sum(map(len, waiting)) >= GROUP_ROWS:
                     self._write_buckets(rows, waiting)
                     waiting = []

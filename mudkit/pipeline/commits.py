@@ -175,21 +175,25 @@ class Job:
 
     def finished(self) -> dict[str, Part]:
         """Return the complete parts by name: those all of whose files are there."""
-        sizes = files_below(self.path)
         parts = {}
-        for name in sizes:
+        for name in files_below(self.path):
             part = name.removeprefix(f"{self.name}/done/").removesuffix(".json")
             if name != f"{self.name}/done/{part}.json" or "/" in part or part.startswith("."):
                 continue
             with suppress(FileNotFoundError):  # another job has removed it
                 noted = json.loads((self.path / name).read_text(encoding="utf-8"))
                 files = tuple(File(**file) for file in noted["files"])
-                if all(sizes.get(file.name) == file.bytes for file in files):
-                    parts[part] = Part(noted["counted"], files)
-        return dict(sorted(parts.items()))
+                parts[part] = Part(noted["counted"], files)
+        unseen = set(self.unseen(file for part in parts.values() for file in part.files))
+        return {name: part for name, part in sorted(parts.items()) if unseen.isdisjoint(part.files)}
 
     def unseen(self, files: Iterable[File]) -> list[File]:
-        """Return the files that this machine does not see with their bytes."""
+        """Return the files that this machine does not see with their bytes.
+
+        A shared file system may list a folder as it was some seconds ago, but has each file by its name.
+        """
+        if isinstance(self.path, Path):
+            return [file for file in files if _size(self.path / file.name) != file.bytes]
         sizes = files_below(self.path)
         return [file for file in files if sizes.get(file.name) != file.bytes]
 
@@ -233,7 +237,7 @@ class Committed:
     ----------
     manifest : dict
     parts, reused : int
-        Number of parts, and of those that a stopped run had finished.
+        Number of recorded parts, and of those that a stopped run had finished.
     """
 
     manifest: dict[str, Any]
@@ -286,8 +290,10 @@ def commit(
         before = _pinned(path, layout)
         leftovers = _unnamed(job, before)
         _begin(job, description)
-    except OSError as error:
-        raise error if isinstance(error, MudkitError) else output_problem(path, error) from error
+    except Exception as error:
+        if isinstance(error, MudkitError) or (isinstance(path, Path) and not isinstance(error, OSError)):
+            raise
+        raise output_problem(path, error) from error  # a store's library has errors of its own
     reused = len(job.finished())
     try:
         manifest = _put(job, before, {**body(job), "job": digest})
@@ -337,7 +343,6 @@ def _begin(job: Job, description: str) -> None:
         if name != job.name:
             remove_tree(job.path / name)
     if not job.is_current():
-        remove_tree(job.folder)
         with staged_file(job.folder / _IDENTITY) as file:
             file.write_text(description, encoding="utf-8")
 
@@ -401,6 +406,9 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
         if name in replaced or name in leftovers or job.is_own(name):
             _remove(job.path / name)
     remove_tree(job.folder)
+    for name in _job_names(files_below(job.path)):
+        if not is_file(job.path / name / _IDENTITY):  # what a task wrote whose job had been replaced
+            remove_tree(job.path / name)
     _remove_empty(job, [])
 
 
@@ -450,6 +458,13 @@ def _remove_empty(job: Job, parents: Sequence[Path]) -> None:
 def _remove(file: Place) -> None:
     with suppress(FileNotFoundError):
         file.unlink()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return -1
 
 
 def remove_tree(folder: Place) -> None:

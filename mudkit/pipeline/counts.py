@@ -11,10 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
-
-MAX_ZOOM = 22
-_MERCATOR_LAT = 85.0511287798066
-"""Latitude of the edges of Web Mercator's square map; positions beyond count for the cells at the edge."""
+from mudkit.trace.tiles import check_cells
+from mudkit.units import MERCATOR_END
 
 
 @check_arguments(types=False)
@@ -25,7 +23,7 @@ def cells(
     zooms: Sequence[int] = (12, 14, 16),
     bucket_s: int = 3600,
 ) -> DataFrame:
-    """Count positions and reads by cell and time.
+    """Count positions and reads by cell and time; :func:`mudkit.trace.cells` counts them without Spark.
 
     Cells are the tiles of Web Mercator: 2^z by 2^z cells at zoom z. At 37° north a cell is 7.8 km wide at
     zoom 12, 2.0 km at 14 and 490 m at 16.
@@ -53,17 +51,7 @@ def cells(
     ------
     ParameterError, TraceContentError
     """
-    if not zooms or any(not 0 <= zoom <= MAX_ZOOM for zoom in zooms):
-        raise ParameterError(
-            "The zoom levels are not usable.",
-            where="zooms",
-            found=repr(list(zooms)),
-            expected="levels from 0 to 22",
-        )
-    if bucket_s <= 0:
-        raise ParameterError(
-            "A time bucket needs a length.", where="bucket_s", found=str(bucket_s), expected="over 0 s"
-        )
+    check_cells(zooms, bucket_s)
     require_columns(positions, "positions", ("device", "ts", "lat", "lon", "speed_mps"))
     rows = positions.select("device", "ts", "lat", "lon", "speed_mps", F.lit(True).alias("is_position"))
     if reads is not None:
@@ -72,7 +60,7 @@ def cells(
         rows = rows.unionByName(
             reads.select("device", "ts", "lat", "lon", no_speed, F.lit(False).alias("is_position"))
         )
-    levels = F.explode(F.array([F.lit(int(zoom)) for zoom in zooms]))
+    levels = F.explode(F.array([F.lit(zoom) for zoom in sorted({*map(int, zooms)})]))
     bucket = F.timestamp_seconds(F.floor(F.unix_micros("ts") / (bucket_s * 1_000_000)) * bucket_s)
     is_place = F.col("lat").between(-90.0, 90.0) & F.col("lon").between(-180.0, 180.0)
     located = rows.withColumn("zoom", levels).select(
@@ -110,7 +98,7 @@ def _x(lon: Column, zoom: Column) -> Column:
 
 def _y(lat: Column, zoom: Column) -> Column:
     side = F.pow(F.lit(2.0), zoom)
-    phi = F.radians(F.greatest(F.least(lat, F.lit(_MERCATOR_LAT)), F.lit(-_MERCATOR_LAT)))
+    phi = F.radians(F.greatest(F.least(lat, F.lit(MERCATOR_END)), F.lit(-MERCATOR_END)))
     fraction = (1 - F.asinh(F.tan(phi)) / 3.141592653589793) / 2
     return F.greatest(F.least(F.floor(fraction * side), side - 1), F.lit(0)).cast("int")
 

@@ -21,7 +21,7 @@ from mudkit.errors import EnvironmentProblem, MudkitError, SimulationProblem
 from mudkit.files import work_folder
 from mudkit.pipeline._progress import progress
 
-EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot", "msgspec")
+EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot", "msgspec", "shapely")
 """Packages that mudkit's jobs import on executors of other machines."""
 
 

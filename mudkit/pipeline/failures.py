@@ -49,14 +49,14 @@ def _ended(error: Exception) -> EnvironmentProblem | None:
     if code is None:
         return _cut(error) if is_cut else None
     if code == _OUT_OF_MEMORY_EXIT:
-        found, remedy = f"its memory was full (exit code {code})", f"{_MORE_MEMORY}; then {_AGAIN}"
+        cause, remedy = f"its memory was full (exit code {code})", f"{_MORE_MEMORY}; then {_AGAIN}"
     else:
-        found = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         remedy = f"if the system lacked memory, close other programs or give Java less; {_AGAIN}"
     return EnvironmentProblem(
         "Spark's Java ended while a job ran.",
         where=f"process {process.pid}",
-        found=found,
+        found=cause,
         expected="a process that lives as long as the session",
         remedy=remedy,
     )

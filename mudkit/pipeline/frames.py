@@ -124,10 +124,10 @@ def _names_zones(times: DataFrame) -> bool:
     """Return whether some of the texts of a column name their zone."""
 
     def find_zones(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = any(names_zone(batch.column(0).cast(pa.string())) for batch in batches)
-        yield pa.RecordBatch.from_pydict({"found": [found]})
+        is_zoned = any(names_zone(batch.column(0).cast(pa.string())) for batch in batches)
+        yield pa.RecordBatch.from_pydict({"is_zoned": [is_zoned]})
 
-    return any(row[0] for row in times.mapInArrow(find_zones, "found BOOLEAN").collect())
+    return any(row[0] for row in times.mapInArrow(find_zones, "is_zoned BOOLEAN").collect())
 
 
 def _leaves(schema: T.StructType, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Column]]:

@@ -27,7 +27,7 @@ Write: TypeAlias = Callable[[str, Iterable[Parsed]], Part]
 PART_BYTES = 64 << 20
 """Text that a task parses at most, unless it cannot be split."""
 _MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
-_LEAST_BYTES = 4 << 20
+_MIN_BYTES = 4 << 20
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "modificationTime", "mtime", "created")
 """Names under which stores tell the version of a file, or its time of modification."""
 _ROW_BYTES = 45
@@ -99,7 +99,7 @@ class FileInput:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What tells this input from others, in the manifest."""
+        """Description of the input in the manifest, which tells it from others."""
         digest = hashlib.sha256()
         source = self.plan.source
         for name, file in zip(source.members or (source.path.name,), self.files, strict=True):
@@ -113,7 +113,7 @@ class FileInput:
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
         next(parsed_batches(plan), None)
         max_bytes = min(max(self.text_bytes // _MIN_PARTS, 1), PART_BYTES)
-        segments = plan.source.segments(max(max_bytes, _LEAST_BYTES))
+        segments = plan.source.segments(max(max_bytes, _MIN_BYTES))
         if any(part.rows_before is None for part in segments):
             segments = number_rows(segments, _count(spark, job, plan, known, segments))
 
@@ -147,7 +147,7 @@ class FrameInput:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What tells this input from others, in the manifest.
+        """Description of the input in the manifest, which tells it from others.
 
         Nobody can tell whether a table has changed since a job was stopped: each call is an input of its own.
         """

@@ -277,10 +277,11 @@ def run_job(
             files = [file for part in parts for file in part.files]
             return {"name": job, **publish(spark, stage, files)}
 
-    at = place(path, "result").absolute()
+    given = place(path, "result")
+    at = given.absolute()
     done = commit(at, identity, RESULT, body, overwrite=overwrite)
     duration_s = time.monotonic() - started
-    return JobReport(at, done.manifest["rows"], len(spans), done.reused, duration_s)
+    return JobReport(given, done.manifest["rows"], len(spans), done.reused, duration_s)
 
 
 def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[], DataFrame]]) -> list[Part]:

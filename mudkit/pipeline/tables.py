@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.functions import arrow_udf
 
 from mudkit.checks import check_arguments
-from mudkit.errors import PredicateError, TraceContentError
+from mudkit.errors import EnvironmentProblem, PredicateError, TraceContentError
 from mudkit.files import Place as FilePlace
 from mudkit.files import PlaceLike, place, spark_place
 from mudkit.pipeline._session import session
@@ -163,6 +166,15 @@ def _register_matches(spark: SparkSession) -> None:
     spark.udf.register("mudkit_matches", make(mudkit_matches, "boolean"))
 
 
+_NO_CLIENT = ("No FileSystem for scheme", "FileSystem not found", "RuntimeDelegateImpl")
+"""Signs in errors of Spark that it lacks the client for an address, or a class of it."""
+
+_CLIENTS = {
+    "s3a": "org.apache.hadoop:hadoop-aws among the jars of Spark, of the version of its Hadoop",
+    "abfss": "org.apache.hadoop:hadoop-azure among the jars of Spark, of the version of its Hadoop",
+    "gs": "Google's gcs-connector among the jars of Spark",
+    "webhdfs": "org.glassfish.jersey.core:jersey-common among the jars of Spark, or hdfs:// in its place",
+}
 _SPARK_TYPES = {
     pa.string(): "STRING",
     pa.float64(): "DOUBLE",
@@ -217,12 +229,33 @@ def read_files(
         frame = spark.createDataFrame([], schema)
     else:
         places = [spark_place(file) for file in files]
-        frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
+        with _reading(places[0]):
+            frame = spark.read.schema(schema).parquet(*places).select(SCHEMAS[table].names)
     if where is None:
         return frame
     if isinstance(where, str):
         where = Predicate.parse(where, language=columns_language(SCHEMAS[table]))
     return frame.where(column(where, frame))
+
+
+@contextmanager
+def _reading(address: str) -> Iterator[None]:
+    """Raise EnvironmentProblem if Spark has no client for the scheme of an address."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        lines = [line for line in text.splitlines() if any(sign in line for sign in _NO_CLIENT)]
+        if not lines:
+            raise
+        scheme = address.partition("://")[0]
+        raise EnvironmentProblem(
+            f"This session of Spark has no client for addresses with {scheme}://.",
+            where=address,
+            found=lines[0].strip()[:300],
+            expected=_CLIENTS.get(scheme, "a file system of Hadoop for this scheme"),
+            remedy="start the session with it (config={'spark.jars': …}), or copy the trace into a folder",
+        ) from error
 
 
 @check_arguments(types=False)

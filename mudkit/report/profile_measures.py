@@ -18,7 +18,8 @@ from mudkit.intervals import Interval
 from mudkit.report.defects import KINDS, Defect, missing_times_s, unchecked_kinds
 from mudkit.report.page import Measure
 from mudkit.report.source import TraceSource
-from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, Stays
+from mudkit.report.stays import Stays
+from mudkit.trace.movement import MIN_STOP_S, MIN_TRIP_KM
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -102,7 +103,7 @@ def _of_stays(source: TraceSource, stays: Stays) -> list[Measure]:
         return _total(source, table["device"].to_numpy(), table["start_us"].to_numpy())
 
     return [
-        _measure("stops", total(stops), "", f"Stays within 50 m for at least {MIN_STOP_S} s."),
+        _measure("stops", total(stops), "", f"Stays within 50 m for at least {MIN_STOP_S:g} s."),
         _measure("trips", total(trips), "",
                  f"Ways of {MIN_TRIP_KM:g} km or more between stops or silences."),
         _measure("median_stop_s", median(stops, "stop_s"), "s", "Median length of a stop."),

@@ -36,17 +36,9 @@ from mudkit.report.profile_measures import (
 )
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
 from mudkit.report.source import QUARTER_S, TraceSource
-from mudkit.report.stays import (
-    MIN_STOP_S,
-    MIN_TRIP_KM,
-    PLACE_ZOOM,
-    SILENCE_S,
-    Stays,
-    find_stays,
-    places,
-    silences,
-)
+from mudkit.report.stays import PLACE_ZOOM, Stays, find_stays, places, silences
 from mudkit.trace.derive import Rule
+from mudkit.trace.movement import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.figures.geometry import MERCATOR_END
 from mudkit.files import Place, existing, is_folder, size_bytes, sizes_below
 from mudkit.report.recording import (
     BREAK,
@@ -39,7 +38,7 @@ from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
 from mudkit.trace.times import NO_TIME
-from mudkit.units import US_PER_S, distance_km
+from mudkit.units import MERCATOR_END, US_PER_S, distance_km
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,25 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mudkit.figures import tiles
 from mudkit.report.recording import BREAK, silent_us
-from mudkit.trace.derive import moved_from
+from mudkit.trace.movement import SILENCE_S, stops_and_trips
+from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mudkit.report.source import TraceSource
-
-MIN_STOP_S: Final = 300
-"""A device that stays within 50 m for this long stops."""
-
-SILENCE_S: Final = 1800
-"""A longer time without a row ends a stop and a trip: nothing is known of it."""
-
-MIN_TRIP_KM: Final = 0.5
-"""Shorter movements between two stops are no trips."""
 
 PLACE_ZOOM: Final = 16
 """Level of the cells that stops are joined in; about 600 m at the equator."""
@@ -48,64 +42,22 @@ class Stays(NamedTuple):
 def find_stays(source: TraceSource) -> Stays:
     """Find the stops and trips of a trace.
 
-    A device stands while it stays within 50 m of where it last moved to. It stops if its rows show it there
-    for at least :data:`MIN_STOP_S`. A trip is what lies between two stops or silences, if it is
-    :data:`MIN_TRIP_KM` long.
+    They are those of :func:`mudkit.trace.stops` and :func:`mudkit.trace.trips`, by the defaults.
     """
-    import pandas as pd  # loading it takes longer than loading all of mudkit
+    stops, trips = stops_and_trips(source.positions)
+    stop_frame = _numbered(source, stops).rename(columns={"duration_s": "stop_s"})
+    trip_frame = _numbered(source, trips).rename(columns={"duration_s": "trip_s", "distance_km": "trip_km"})
+    trip_frame["speed_mps"] = 1000 * trip_frame["trip_km"] / trip_frame["trip_s"]
+    trip_frame["stop_ends"] = trip_frame["from_stop"].astype("int64") + trip_frame["to_stop"].astype("int64")
+    columns = ["device", "start_us", "trip_s", "trip_km", "speed_mps", "stop_ends"]
+    return Stays(stop_frame[["device", "start_us", "stop_s", "lat", "lon"]], trip_frame[columns])
 
-    device, t_us = source.device, source.t_us
-    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    step_us = np.diff(t_us)
-    # The first row after a silence is a place of its own, as that of another device is.
-    is_new = np.append(True, (np.diff(device) != 0) | (step_us > SILENCE_S * US_PER_S))[: len(t_us)]
-    place = np.flatnonzero(moved_from(lat, lon, is_new))
-    last = np.append(place[1:] - 1, len(t_us) - 1)[: len(place)]
-    stop_us = t_us[last] - t_us[place]
-    is_stop = stop_us >= MIN_STOP_S * US_PER_S
-    at = place[is_stop]
-    stops = pd.DataFrame(
-        {
-            "device": device[at],
-            "start_us": t_us[at],
-            "stop_s": stop_us[is_stop] / US_PER_S,
-            "lat": lat[at],
-            "lon": lon[at],
-        }
-    )
-    # Steps within a stop, and those that begin with a silence or another device, belong to no trip.
-    is_still = np.zeros(len(t_us) + 1, dtype=np.int64)
-    np.add.at(is_still, place[is_stop] + 1, 1)
-    np.add.at(is_still, last[is_stop] + 1, -1)
-    is_step = ~is_new & (np.cumsum(is_still)[:-1] == 0)
-    way_km = np.zeros(len(t_us))
-    way_km[1:] = distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    rows = np.flatnonzero(is_step)
-    begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-    if not len(rows):
-        trips = pd.DataFrame(
-            {
-                name: np.zeros(0)
-                for name in ("device", "start_us", "trip_s", "trip_km", "speed_mps", "stop_ends")
-            }
-        )
-        return Stays(stops, trips)
-    ends = rows[np.append(begins[1:], len(rows)) - 1]
-    first = rows[begins] - 1
-    trip_km = np.add.reduceat(way_km[rows], begins)
-    trip_s = (t_us[ends] - t_us[first]) / US_PER_S
-    is_after_stop, is_before_stop = np.isin(first, last[is_stop]), np.isin(ends, place[is_stop])
-    trips = pd.DataFrame(
-        {
-            "device": device[first],
-            "start_us": t_us[first],
-            "trip_s": trip_s,
-            "trip_km": trip_km,
-            "speed_mps": 1000 * trip_km / trip_s,
-            "stop_ends": is_after_stop.astype(np.int64) + is_before_stop,
-        }
-    )
-    return Stays(stops, trips[trip_km >= MIN_TRIP_KM].reset_index(drop=True))
+
+def _numbered(source: TraceSource, table: pa.Table) -> pd.DataFrame:
+    """Return a table as a DataFrame, with the number of each device and the begin in microseconds."""
+    frame: pd.DataFrame = table.drop_columns(["start_ts", "end_ts"]).to_pandas()
+    numbers = pc.index_in(table["device"], value_set=pa.array(source.devices, pa.string()))
+    return frame.assign(device=numbers.to_numpy().astype(np.int64), start_us=epoch_us(table["start_ts"]))
 
 
 def silences(source: TraceSource) -> pd.DataFrame:

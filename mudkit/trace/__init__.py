@@ -8,12 +8,15 @@ if TYPE_CHECKING:
     from mudkit.trace._generate import generate
     from mudkit.trace._load import load
     from mudkit.trace._scan import Scan, scan
+    from mudkit.trace.areas import join
     from mudkit.trace.folder import TraceWriter, is_trace, read_manifest, read_table
     from mudkit.trace.links import LoadedLinks, load_links
     from mudkit.trace.loaded import Loaded
+    from mudkit.trace.movement import speeds, stops, trips
     from mudkit.trace.options import Options
     from mudkit.trace.phone_log import UnlockLog, load_unlocks
     from mudkit.trace.schema import LINKS, timestamps
+    from mudkit.trace.tiles import cells
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -25,13 +28,18 @@ __all__ = [
     "Scan",
     "TraceWriter",
     "UnlockLog",
+    "cells",
     "generate",
     "is_trace",
+    "join",
     "load",
     "load_links",
     "load_unlocks",
     "read_manifest",
     "read_table",
     "scan",
+    "speeds",
+    "stops",
     "timestamps",
+    "trips",
 ]

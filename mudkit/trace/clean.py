@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.derive import derive_reads, list_fares
+from mudkit.trace.derive import derive_reads
 from mudkit.trace.formats import Source
+from mudkit.trace.movement import list_fares
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.plausible import BESIDE, DUPLICATE, KEPT, NO_FIX, has_no_fix, judge, reason_of
 from mudkit.trace.recordings import device_codes

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.sources.streams import Stream, device_number
-from mudkit.trace.schema import FARES, READS, epoch_us, timestamps, with_read_ids
+from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -196,22 +196,30 @@ def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule,
 
 
 def moved_from(
-    lat: NDArray[np.float64], lon: NDArray[np.float64], is_first: NDArray[np.bool_]
+    lat: NDArray[np.float64],
+    lon: NDArray[np.float64],
+    is_first: NDArray[np.bool_],
+    *,
+    radius_km: float = STILL_KM,
+    stood_at: tuple[float, float] | None = None,
 ) -> NDArray[np.bool_]:
     """Return the fixes that differ in place from the last one that did: small steps add up.
 
-    A drive therefore has the same trips with a fix a second as with one a minute.
+    A drive therefore has the same trips with a fix a second as with one a minute. With ``stood_at``, latitude
+    and longitude, row 0 is the last fix of an earlier piece, which is measured from there.
     """
     moved = is_first.copy()
     for first in range(1, len(lat), _PART_ROWS):  # parts, here and below: all rows would fill the memory
         later, earlier = slice(first, first + _PART_ROWS), slice(first - 1, first - 1 + _PART_ROWS)
         rows = len(lat[later])
         apart_km = distance_km(lat[earlier][:rows], lon[earlier][:rows], lat[later], lon[later])
-        moved[later] |= apart_km >= STILL_KM
+        moved[later] |= apart_km >= radius_km
     # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
-    least = (2 * math.sin(STILL_KM / EARTH_RADIUS_KM / 2)) ** 2
+    least = (2 * math.sin(radius_km / EARTH_RADIUS_KM / 2)) ** 2
     slow = np.flatnonzero(~moved)
     last, stood = -1, (0.0, 0.0, 0.0)
+    if stood_at is not None:
+        (stood,), last = _on_sphere(*np.array(stood_at)[:, None]), 0
     for first in range(0, len(slow), _PART_ROWS):
         at = slow[first : first + _PART_ROWS]
         before, here = (_on_sphere(lat[rows], lon[rows]) for rows in (at - 1, at))
@@ -242,41 +250,6 @@ def _occupancy(
     starts[1:] = full[1:] & empty[:-1] & same_device[1:]
     rows = np.flatnonzero(starts)
     return rows, epoch_us(positions["ts"])[rows]
-
-
-def list_fares(positions: pa.Table, occupied: pa.Array | None) -> pa.Table:
-    """List whole fares: ``device, ts`` (where it was taken up), ``fare_s, fare_km``.
-
-    A fare leads from the first position with one after one without to the next position without one. It is
-    not whole if the device reports nothing for more than :data:`MAX_FARE_STEP_S` between two of its
-    positions, or if a position does not say whether there is a fare.
-    """
-    if occupied is None or not len(positions):
-        return FARES.empty_table()
-    code = np.asarray(pc.fill_null(occupied.cast(pa.int8()), -1).to_numpy(zero_copy_only=False), np.int8)
-    device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    t_us = epoch_us(positions["ts"])
-    lat, lon = positions["lat"].to_numpy(), positions["lon"].to_numpy()
-    step_us = np.diff(t_us)
-    is_cut = (np.diff(device) != 0) | (step_us > MAX_FARE_STEP_S * US_PER_S)
-    change = np.flatnonzero(is_cut | (np.diff(code) != 0)) + 1  # rows that begin a part of one state
-    begins, ends = change[:-1], change[1:]
-    is_fare = (code[begins] == 1) & (code[begins - 1] == 0) & (code[ends] == 0)
-    is_fare &= ~is_cut[begins - 1] & ~is_cut[ends - 1]
-    first, last = begins[is_fare], ends[is_fare]
-    step_km = np.zeros(len(code))
-    row = np.flatnonzero(code[:-1] == 1)  # all steps of a fare start with one
-    step_km[row + 1] = distance_km(lat[row], lon[row], lat[row + 1], lon[row + 1])
-    way_km = np.cumsum(step_km)
-    return pa.table(
-        {
-            "device": positions["device"].take(pa.array(first)),
-            "ts": positions["ts"].take(pa.array(first)),
-            "fare_s": (t_us[last] - t_us[first]) / US_PER_S,
-            "fare_km": way_km[last] - way_km[first],
-        },
-        schema=FARES,
-    )
 
 
 def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:

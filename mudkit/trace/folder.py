@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mudkit.checks import check_arguments
-from mudkit.errors import TraceFormatError
+from mudkit.errors import OutputProblem, TraceFormatError
 from mudkit.files import (
     Place,
     PlaceLike,
@@ -133,6 +133,7 @@ class TraceWriter:
         writer = cls(at, f"{uuid.uuid4().hex[:12]}-")
         try:
             yield writer
+            _check_stored(at, writer.files)
             write_manifest(at, description, writer.files)
         except BaseException:
             _remove(at, {file["name"] for files in writer.files.values() for file in files})
@@ -171,6 +172,21 @@ class TraceWriter:
             size_bytes = staging.stat().st_size
         self.files[name].append({"name": file, "rows": len(table), "bytes": size_bytes})
         self._parts[folder] += 1
+
+
+def _check_stored(folder: Place, files: Mapping[str, Iterable[TableFile]]) -> None:
+    """Raise OutputProblem unless the files that were put at an address are still there, as they were."""
+    sizes = sizes_below(folder)
+    entries = [file for of_table in files.values() for file in of_table]
+    missing = [file["name"] for file in entries if sizes.get(file["name"]) != file["bytes"]]
+    if missing:
+        raise OutputProblem(
+            f"{len(missing):,} of {len(entries):,} files that were written are not at {folder}.",
+            where=str(folder),
+            found=f"no {missing[0]}, or with another size",
+            expected="all files: another writer at this place may have removed them",
+            remedy="write to a place of its own, one writer at a time",
+        )
 
 
 def write_manifest(

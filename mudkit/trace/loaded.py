@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments
+from mudkit.checks import check_arguments, of_kind
 from mudkit.display import Displayed, View, first_rows
+from mudkit.errors import TraceContentError
 from mudkit.files import Place, PlaceLike, place, refuse_existing, staged_file
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
@@ -42,7 +44,7 @@ class Loaded(Displayed):
     source : dict
         Provenance: file and all options of loading; saved in ``trace.json``.
     fares : pyarrow.Table
-        Whole fares of taxis, if the file says when one has a fare (:func:`mudkit.trace.derive.list_fares`):
+        Whole fares of taxis, if the file says when one has a fare (:func:`mudkit.trace.movement.list_fares`):
         ``device, ts, fare_s, fare_km``. They are not saved, and not selected by :meth:`where`.
     """
 
@@ -152,6 +154,81 @@ class Loaded(Displayed):
             for name in ("positions", "reads", "rejected"):
                 writer.write(name, getattr(self, name))
         return place(path)
+
+
+def table_of(
+    positions: Loaded | pa.Table, needed: Sequence[str], *, places: tuple[str, str] = ("lat", "lon")
+) -> pa.Table:
+    """Return the positions of a trace, or a table that has the needed columns, of types that can be used.
+
+    Raises
+    ------
+    ParameterError, TraceContentError
+        It is neither; it lacks columns, or they are of other types.
+    """
+    of_kind(
+        "positions",
+        positions,
+        Loaded,
+        pa.Table,
+        expected="what trace.load returns, or an Arrow table",
+        remedy="a DataFrame of Spark is computed by the function of this name in mudkit.pipeline; "
+        "one of pandas becomes a table by pyarrow.Table.from_pandas",
+    )
+    table = positions.positions if isinstance(positions, Loaded) else positions
+    if missing := [name for name in needed if name not in table.column_names]:
+        raise TraceContentError(
+            "These are not positions: columns are missing.",
+            found=", ".join(table.column_names),
+            expected=", ".join(missing),
+            remedy="rename the columns: table.rename_columns({'time': 'ts'})",
+        )
+    for name in needed:
+        kind = _DEGREES if name in places else _KINDS.get(name)
+        if kind is not None and not kind.fits(table.schema.field(name).type):
+            raise TraceContentError(
+                f"The column {name} is of another type.",
+                where=name,
+                found=str(table.schema.field(name).type),
+                expected=kind.words,
+                remedy=kind.remedy,
+            )
+    return table
+
+
+class _Kind(NamedTuple):
+    """Types that a column may have, in words, and what to do with others."""
+
+    fits: Callable[[pa.DataType], bool]
+    words: str
+    remedy: str
+
+
+_DEGREES: Final = _Kind(
+    lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind),
+    "degrees as numbers",
+    "cast it: column.cast(pyarrow.float64())",
+)
+_KINDS: Final = {
+    "ts": _Kind(
+        lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
+        "a timestamp with a time zone",
+        "name the zone in which they were recorded: "
+        "pyarrow.compute.assume_timezone(table['ts'], 'Europe/Bucharest')",
+    ),
+    "occupied": _Kind(pa.types.is_boolean, "truth values", "cast it: column.cast(pyarrow.bool_())"),
+}
+
+
+def places_of(
+    table: pa.Table, lat: str = "lat", lon: str = "lon"
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return latitudes and longitudes of rows, and whether a place is possible: given, and on the Earth."""
+    y, x = (
+        np.asarray(pc.fill_null(table[name].cast(pa.float64()), np.nan).to_numpy(), np.float64)
+        for name in (lat, lon)
+    )
+    return y, x, (np.abs(y) <= 90.0) & (np.abs(x) <= 180.0)
 
 
 def describe_passed_over(source: Mapping[str, Any]) -> str:

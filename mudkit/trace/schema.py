@@ -58,6 +58,64 @@ FARES = pa.schema(
 )
 """Fares of taxis, in memory only: a trace folder does not hold them."""
 
+STOPS = pa.schema(
+    [
+        _required("device", pa.string()),
+        _required("start_ts", _TS),
+        _required("end_ts", _TS),
+        _required("lat", pa.float64()),
+        _required("lon", pa.float64()),
+        _required("positions", pa.int64()),
+        _required("duration_s", pa.float64()),
+    ]
+)
+"""Stops of devices, computed from positions; like the three below, no table of a trace folder."""
+
+_ENDS = [
+    _required("device", pa.string()),
+    _required("start_ts", _TS),
+    _required("start_lat", pa.float64()),
+    _required("start_lon", pa.float64()),
+    _required("end_ts", _TS),
+    _required("end_lat", pa.float64()),
+    _required("end_lon", pa.float64()),
+]
+
+TRIPS = pa.schema(
+    [
+        *_ENDS,
+        _required("positions", pa.int64()),
+        _required("duration_s", pa.float64()),
+        _required("distance_km", pa.float64()),
+        pa.field("from_stop", pa.bool_()),  # null here and below: fares, whose ends are no stops
+        pa.field("to_stop", pa.bool_()),
+    ]
+)
+
+SPEEDS = pa.schema(
+    [
+        *_ENDS,
+        _required("duration_s", pa.float64()),
+        _required("distance_km", pa.float64()),
+        _required("speed_mps", pa.float64()),
+    ]
+)
+
+CELLS = pa.schema(
+    [
+        _required("zoom", pa.int32()),
+        pa.field("x", pa.int32()),  # null, as lat and lon: rows without a possible place
+        pa.field("y", pa.int32()),
+        pa.field("bucket_ts", _TS),  # null: rows without a time
+        pa.field("lat", pa.float64()),
+        pa.field("lon", pa.float64()),
+        _required("positions", pa.int64()),
+        _required("devices", pa.int64()),
+        pa.field("mean_speed_mps", pa.float64()),  # null: no position has a speed
+        _required("reads", pa.int64()),
+    ]
+)
+
 REJECTED = pa.schema(
     [
         _required("source", pa.string()),  # the file's name

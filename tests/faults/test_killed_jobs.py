@@ -247,6 +247,30 @@ def test_executors_killed_on_a_cluster_change_no_row(cabs: Path, tmp_path: Path)
     assert list_names(chain.out) == ["positions", "reads", "trace.json"]
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("rule", ["trip_start", "none"])
+def test_two_processes_at_one_place_leave_one_whole_trace(cabs: Path, tmp_path: Path, rule: str) -> None:
+    """Two calls of one job both succeed; of two different jobs one does, and the other says why not."""
+    first, second = (Chain("ingest", cabs, tmp_path / "out") for _ in range(2))
+    second.command[-1] = rule
+    with first, second:
+        processes = [first.start(), second.start()]
+        stderr = [process.communicate(timeout=GUARD_S)[1] for process in processes]
+        statuses = [process.returncode for process in processes]
+    rules = [rule for rule, status in zip(("trip_start", rule), statuses, strict=True) if status == 0]
+    assert rules, stderr
+    if rule == "trip_start":
+        assert statuses == [0, 0], stderr
+    for text, status in zip(stderr, statuses, strict=True):
+        assert status == 0 or "Another job began" in text or "something at" in text, text
+    assert trace.read_manifest(first.out)["options"]["rule"].partition("(")[0] in rules
+    expected = trace.load(cabs, rule=trace.read_manifest(first.out)["options"]["rule"])
+    assert trace.load(first.out).positions.equals(expected.positions)
+    assert {*list_names(first.out)} <= {"positions", "reads", "trace.json"}
+    for table in ("positions", "reads"):
+        read_bytes(first.out, table)
+
+
 def list_names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 

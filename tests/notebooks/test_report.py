@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from pathlib import Path
 
 import nbformat
 import pandas as pd
@@ -135,6 +136,15 @@ def test_changed_input_or_damaged_output_causes_a_rerun(report, folder, paramete
     with pytest.raises(ReportFailed, match="started"):
         run_report("trace_profile", parameters, build=folder / "build", progress=False, force=True)
     assert len(starts) == 3
+
+
+@pytest.mark.soak
+def test_report_of_a_trace_at_an_address_has_the_same_figures(report, parameters, webhdfs, tmp_path):
+    webhdfs.put("/report/cabs.csv", Path(parameters["trace"]).read_bytes())
+    given = parameters | {"trace": f"{webhdfs.address}/report/cabs.csv"}
+    other = run_report("trace_profile", given, build=tmp_path, progress=False)
+    one, two = (json.loads((place / "summary.json").read_text()) for place in (report, other))
+    assert one["measures"] == two["measures"]
 
 
 def test_failed_cell_leaves_the_partial_notebook_and_the_error(folder, parameters, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from trace_samples import SAMPLES
 
 from mudkit import pipeline, trace
-from mudkit.errors import TraceFormatError
+from mudkit.errors import EnvironmentProblem, TraceFormatError
 from mudkit.files import spark_place
 from mudkit.trace.folder import table_files
 
@@ -42,3 +42,15 @@ def test_spark_reads_the_rows_that_python_has_put(spark, webhdfs, tmp_path):
 )
 def test_spark_has_the_address_by_its_own_scheme(address, for_spark):
     assert spark_place(address) == for_spark
+
+
+def test_address_for_which_spark_has_no_client_is_named(spark, s3_bucket, tmp_path):
+    """pyspark's jars have no client for S3, nor for what is in the memory of Python."""
+    loaded = trace.load(SAMPLES["cabspotting"].write(tmp_path))
+    for folder, scheme, needs in (
+        (f"{s3_bucket}/{tmp_path.name}", "s3a", "hadoop-aws"),
+        (f"memory://{tmp_path.name}", "memory", "file system of Hadoop"),
+    ):
+        with pytest.raises(EnvironmentProblem, match=f"no client for addresses with {scheme}://") as caught:
+            pipeline.read(spark, loaded.save(folder), "positions")
+        assert needs in caught.value.expected

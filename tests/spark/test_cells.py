@@ -179,3 +179,45 @@ def test_times_without_a_zone_are_refused(odd_places, kind):
         pipeline.cells(local)
     with pytest.raises(TraceContentError, match="no zone"):
         pipeline.rows_by_time(odd_places, local, unit="day")
+
+
+CELL_KEYS = [(name, "ascending") for name in ("zoom", "x", "y", "bucket_ts")]
+
+
+def assert_same_cells(ours, local):
+    ours = ours.sort_by(CELL_KEYS)
+    exact = ["zoom", "x", "y", "bucket_ts", "positions", "devices", "reads"]
+    assert ours.column_names == local.column_names
+    assert ours.select(exact).cast(local.select(exact).schema).equals(local.select(exact))
+    for name in ("lat", "lon", "mean_speed_mps"):
+        assert ours[name].is_valid().equals(local[name].is_valid())
+        assert ours[name].drop_null().to_numpy() == pytest.approx(
+            local[name].drop_null().to_numpy(), rel=1e-12
+        )
+
+
+def test_local_cells_equal_those_of_spark(frames, small):
+    options = {"zooms": [13, 0, 22, 8, 8], "bucket_s": 7200}
+    local = trace.cells(small, **options)
+    assert_same_cells(pipeline.cells(*frames, **options).toArrow(), local)
+    assert local.equals(trace.cells(small.positions, small.reads, **options))
+    assert set(local["zoom"].to_pylist()) == {0, 8, 13, 22}
+    without = trace.cells(small.positions, **options)
+    assert_same_cells(pipeline.cells(frames[0], **options).toArrow(), without)
+
+
+def test_local_cells_of_odd_places_equal_those_of_spark(odd_places):
+    table = odd_places.toArrow()
+    local = trace.cells(table, zooms=[3, 11])
+    assert_same_cells(pipeline.cells(odd_places, zooms=[3, 11]).toArrow(), local)
+    assert None in local["x"].to_pylist()
+    assert None in local["bucket_ts"].to_pylist()
+
+
+@pytest.mark.parametrize("zooms", [[], [3.0], [23], [True], "12", 12])
+def test_unusable_levels_are_refused_by_both(frames, small, zooms):
+    for call in (lambda: pipeline.cells(*frames, zooms=zooms), lambda: trace.cells(small, zooms=zooms)):
+        with pytest.raises(ParameterError, match=r"zoom levels are not usable(.|\n)*from 0 to 22"):
+            call()
+    with pytest.raises(ParameterError, match=r"bucket_s"):
+        trace.cells(small, bucket_s=0.5)

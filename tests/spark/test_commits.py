@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from mudkit import pipeline, trace
 from mudkit.errors import InputMissing, OutputExists, OutputProblem, TraceContentError
-from mudkit.pipeline import _ingest, tasks
+from mudkit.pipeline import _ingest, inputs, tasks
 from mudkit.pipeline.commits import Part
 
 pytestmark = pytest.mark.spark
@@ -118,13 +118,13 @@ def test_source_that_does_not_stay_as_it_is_ends_the_ingest(
 ):
     """66: a growing file is noticed, and one that a worker does not see."""
     source = csv_file("cab,t,lat,lon,occ", ROWS)
-    run = _ingest.run_tasks
+    run = inputs.run_tasks
 
     def change_first(*arguments):
         change(source)
         return run(*arguments)
 
-    monkeypatch.setattr(_ingest, "run_tasks", change_first)
+    monkeypatch.setattr(inputs, "run_tasks", change_first)
     with pytest.raises(kind) as caught:
         pipeline.ingest(spark, source, tmp_path / "out")
     assert found in caught.value.found
@@ -156,7 +156,8 @@ def test_lost_rows_are_no_success(spark, csv_file, tmp_path, monkeypatch, step, 
             parts["bucket-00000"] = Part(counted, part.files)
         return parts
 
-    monkeypatch.setattr(_ingest, "run_tasks", lose_a_file)
+    for module in (inputs, _ingest):
+        monkeypatch.setattr(module, "run_tasks", lose_a_file)
     with pytest.raises(OutputProblem, match=f"Rows were lost.*({what})") as caught:
         pipeline.ingest(spark, csv_file("cab,t,lat,lon,occ", ROWS), tmp_path / "out")
     assert "rows" in caught.value.found

@@ -32,14 +32,14 @@ def rows(tmp_path_factory):
 
 def tables(loaded):
     """Return the tables of a trace; rejected rows without their places in files."""
-    said = [name for name in REJECTED.names if name not in ("source", "row", "raw")]
-    rejected = loaded.rejected.select(said).sort_by([("reason", "ascending"), ("device", "ascending")])
+    names = [name for name in REJECTED.names if name not in ("source", "row", "raw")]
+    rejected = loaded.rejected.select(names).sort_by([("reason", "ascending"), ("device", "ascending")])
     return loaded.positions, loaded.reads.sort_by("read_id"), rejected
 
 
 @pytest.fixture(scope="module")
 def forms(spark, rows):
-    """What the rows may be given as, by name."""
+    """The forms in which the rows may be given, by name."""
     folder = rows.parent
     frame = spark.createDataFrame(pd.DataFrame(ROWS, columns=NAMES)).repartition(3)
     frame.createOrReplaceTempView("cabs_view")
@@ -87,7 +87,7 @@ def test_rows_are_the_same_in_each_form(spark, rows, forms, tmp_path, form):
 
 def test_large_file_is_parsed_in_segments(spark, rows, tmp_path, monkeypatch):
     """Rows keep their numbers in the file."""
-    monkeypatch.setattr(inputs, "_LEAST_BYTES", 1000)
+    monkeypatch.setattr(inputs, "_MIN_BYTES", 1000)
     report = pipeline.ingest(spark, rows, tmp_path / "out")
     assert report.parts > 8
     expected, stored = trace.load(rows), trace.load(tmp_path / "out")
@@ -112,7 +112,7 @@ def test_zone_of_some_times_counts_for_all_rows_of_a_table(spark, tmp_path):
 
 
 def test_table_is_read_anew_by_each_call(spark, rows, tmp_path):
-    """Nobody can tell whether a table has changed."""
+    """A table may have changed since the last call, and nothing tells whether it has."""
     frame = spark.read.csv(str(rows), header=True)
     pipeline.ingest(spark, frame, tmp_path / "out")
     with pytest.raises(OutputExists):

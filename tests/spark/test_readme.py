@@ -52,6 +52,10 @@ OUTCOMES = {
     "streams-1": "shown[0].count() > 0 and shown[1].count() == shown[2] == 0",
     "sublim-1": "'R4' in printed",
     "traces-1": "not shown.empty",
+    "traces-2": (
+        "set(shown['area']) == {'south', None} and len(trips) == len(begins) == 2 and len(fastest) == 10"
+        " and not len(stops) and set(begins['area'].to_pylist()) == {'south'}"
+    ),
     "engineer-1": "'noon?' in printed",
 }
 """Conditions on the names of a code block, its printed text, and the value of its last line."""

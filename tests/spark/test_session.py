@@ -241,9 +241,9 @@ def test_job_ends_with_java_and_says_how(run_python, session, job):
         silent=False,
         MUDKIT_SPARK_MEMORY="600m",
     )
-    found = {"killed": "killed by SIGKILL", "out of memory": "its memory was full (exit code 3)"}[job]
+    cause = {"killed": "killed by SIGKILL", "out of memory": "its memory was full (exit code 3)"}[job]
     assert ("MUDKIT_SPARK_MEMORY" in answer.pop("remedy")) == (job == "out of memory")
-    assert answer == {"error": ["Spark's Java ended while a job ran.", found], "soon": True, "again": 3}
+    assert answer == {"error": ["Spark's Java ended while a job ran.", cause], "soon": True, "again": 3}
 
 
 @pytest.mark.soak(keep=1, group="own session")

@@ -1,5 +1,6 @@
 import errno
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_overwriting_keeps_the_old_folder_until_completion(tmp_path):
 
 
 def test_place_that_holds_something_is_refused_before_the_work(tmp_path):
-    """Files that mudkit did not make are named; an output of the same kind may be replaced."""
+    """The error names files that mudkit did not make; an output of the same kind may be replaced."""
     out = tmp_path / "out"
     refuse_existing(out, "old")
     out.mkdir()
@@ -244,6 +245,31 @@ def test_local_file_is_not_named_by_an_address_of_a_store():
     with pytest.raises(InputMissing, match="not read over the network") as caught:
         existing_path("https://127.0.0.1:1/background.geojson", "background")
     assert "download it" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("s3://bucket/trace/", "s3://bucket/trace"),
+        ("S3://bucket/Trace", "s3://bucket/Trace"),
+        ("webhdfs://user@host:9870/trace/", "webhdfs://user@host:9870/trace"),
+        ("webhdfs://host/", "webhdfs://host/"),
+        ("hdfs://host:8020/a/b", "hdfs://host:8020/a/b"),
+        ("hdfs:///a/b", "hdfs:///a/b"),
+        ("memory://a/b//", "memory://a/b"),
+        ("https://host/a/?day=1", "https://host/a/?day=1"),
+    ],
+)
+def test_place_of_an_address_has_its_whole_text(given, text):
+    """Reports and Spark pass an address on as a text."""
+    at = place(given)
+    assert str(at) == text
+    assert str(place(str(at))) == text
+    assert place(at) == at
+    if at.name and "?" not in text:
+        assert str(at / "trace.json") == f"{text}/trace.json"
+        assert str((at / "trace.json").parent) == text
+        assert pickle.loads(pickle.dumps(at)) == at
 
 
 def test_library_that_is_missing_is_named(monkeypatch):

@@ -117,7 +117,7 @@ def close_unanswered(spark: Any) -> None:
 
 
 def release(spark: Any) -> None:
-    """End a session on its server, which goes on for others."""
+    """End a session on its server, which stays for others."""
     with contextlib.suppress(Exception):
         spark.client.release_session()
     close_unanswered(spark)

@@ -549,7 +549,8 @@ def _folder(
         )
     members = by_kind[kind]
     for name in members:
-        existing(path / name, "file")  # a link may lead nowhere
+        if isinstance(path, Path):
+            existing(path / name, "file")  # a link may lead nowhere
     if format == "auto" and FORMATS[kind].is_fixed and not FORMATS[kind].is_named:
         _check_first(path, kind, members)
     passed_over = Counter(PurePosixPath(name).suffix.lower() for name in names - {*members})

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from mudkit.errors import InputMissing, ParameterError, TraceFormatError
-from mudkit.files import Place, PlaceLike, existing, is_file, place
+from mudkit.files import Place, PlaceLike, existing, input_problem, is_file, is_folder, place
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    Given: TypeAlias = PlaceLike | Iterable[PlaceLike] | pa.Table | pd.DataFrame
-
+Given: TypeAlias = "PlaceLike | Iterable[PlaceLike] | pa.Table | pd.DataFrame"
 _MAGIC = re.compile(r"[*?[]")
 
 
@@ -49,7 +48,7 @@ def find(given: Given) -> Place | Files | pa.Table:
     InputMissing
         A file does not exist, or no name fits a pattern.
     ParameterError
-        It is none of these, or the files are in several stores.
+        Another kind of value, or files in several stores.
     TraceFormatError
         A table has columns that Arrow does not know.
     """
@@ -58,7 +57,7 @@ def find(given: Given) -> Place | Files | pa.Table:
     if hasattr(given, "iloc"):  # importing pandas takes longer than loading all of mudkit
         return _of_pandas(given)
     if isinstance(given, Iterable) and not isinstance(given, str | os.PathLike):
-        places = [at for each in given for at in _places(each)]
+        places = [at for one in given for at in _places(one)]
         if not places:
             raise InputMissing(
                 "The list of files of the trace is empty.",
@@ -86,7 +85,7 @@ def _fitting(pattern: str) -> list[Place]:
         name = f"{last}/{name}"
     base = place(folder or ("/" if pattern.startswith("/") else "."))
     is_hidden = name.rpartition("/")[2].startswith(".")
-    places: list[Place] = sorted(base.glob(name))
+    places = _globbed(base, name)
     places = [at for at in places if is_hidden or not at.name.startswith(".")]
     if "**" in name.split("/"):  # it fits folders, whose files fit, too
         places = [at for at in places if is_file(at)]
@@ -99,6 +98,17 @@ def _fitting(pattern: str) -> list[Place]:
             remedy="check the pattern; a relative one starts from the folder that you are in",
         )
     return places
+
+
+def _globbed(base: Place, pattern: str) -> list[Place]:
+    """Return the places in a folder that fit a pattern, in order."""
+    if isinstance(base, Path):
+        return sorted(base.glob(pattern))
+    is_folder(base)  # raises if the store refuses, or does not answer in time
+    try:
+        return sorted(base.glob(pattern))
+    except Exception as error:
+        raise input_problem(base, error, "folder") from error
 
 
 def _joined(places: list[Place]) -> Place | Files:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from mudkit import figures, units
 from mudkit.errors import TraceContentError
 from mudkit.figures import density
-from mudkit.figures.geometry import Frame, from_mercator
+from mudkit.figures.geometry import Frame
+from mudkit.units import from_mercator
 
 LIVED_IN = st.tuples(st.floats(-84, 84), st.floats(-180, 180))
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.figures import assets, geometry
-from mudkit.figures.geometry import Frame, from_mercator, tiles, to_mercator
+from mudkit.figures.geometry import Frame, tiles
+from mudkit.units import from_mercator, to_mercator
 
 # Two squares that share a border: arc 0, which is used backwards once.
 SQUARES = {

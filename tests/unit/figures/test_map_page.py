@@ -8,7 +8,8 @@ import pytest
 
 from mudkit import units
 from mudkit.figures import map_page
-from mudkit.figures.geometry import Frame, to_mercator
+from mudkit.figures.geometry import Frame
+from mudkit.units import to_mercator
 
 
 @pytest.mark.parametrize("latitude", [0.0, 37.7, 65.0])

@@ -117,11 +117,11 @@ def test_tables_on_disk_equal_those_in_memory(lab, rows, monkeypatch, tmp_path):
 
 
 def test_tables_at_an_address_equal_those_of_a_folder(lab, tmp_path):
-    here = lab.trace.to_parquet(tmp_path / "run")
-    there = lab.trace.to_parquet(f"memory://{tmp_path.name}/run")
-    assert str(there) == f"memory://{tmp_path.name}/run"
-    assert all(read_table(there, name).equals(read_table(here, name)) for name in TABLES)
-    assert read_description(there) == read_description(here)
+    local = lab.trace.to_parquet(tmp_path / "run")
+    stored = lab.trace.to_parquet(f"memory://{tmp_path.name}/run")
+    assert str(stored) == f"memory://{tmp_path.name}/run"
+    assert all(read_table(stored, name).equals(read_table(local, name)) for name in TABLES)
+    assert read_description(stored) == read_description(local)
 
 
 def test_to_parquet_overwrites_only_on_request(lab, tmp_path):

@@ -8,14 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mudkit import trace
 from mudkit.errors import OutputExists, OutputProblem, TraceContentError
+from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
+from mudkit.pipeline._ingest import TRACE
 from mudkit.pipeline.commits import RESULT, File, Part, commit, sweep_finished
 
 WRITER = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
+from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
 from test_commits import write_part, fill
 def die(*_, **__):
@@ -238,6 +242,60 @@ def test_result_of_version_0_2_stays_whole_until_it_is_replaced(tmp_path):
     assert len(list_names(out)) == 2
 
 
+def test_trace_of_version_0_2_names_its_files_before_it_is_replaced(tmp_path):
+    """Version 0.2 had no names in trace.json: its readers take all files in a table's folder."""
+    loaded = trace.generate(cars=2, days=1, seed=1)
+    loaded.save(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "trace.json").read_text())
+    del manifest["files"]
+    (tmp_path / "out" / "trace.json").write_text(json.dumps(manifest))
+
+    def body(job):
+        (job.path / "positions" / f"part-new-{job.token}-0.parquet").write_bytes(b"half a file")
+        assert trace.load(tmp_path / "out").positions.equals(loaded.positions)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        commit(tmp_path / "out", {}, TRACE, body, overwrite=True)
+    assert trace.load(tmp_path / "out").positions.equals(loaded.positions)
+    assert not list((tmp_path / "out").rglob("*new*"))
+
+
+def test_folder_listing_that_is_behind_hides_no_file(tmp_path, monkeypatch):
+    """A shared file system (NFS) may list a folder as it was some seconds ago."""
+
+    def body(job):
+        part = write_part(job, "a")
+        listing = commits.files_below(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, "files_below", lambda _: {})
+            job.check_seen(part.files)
+        assert listing
+        return publish(job, [part])
+
+    assert run(tmp_path / "out", body).manifest["rows"] == 1
+
+
+def test_files_that_a_replaced_job_wrote_late_are_removed(tmp_path):
+    out = tmp_path / "out"
+
+    def earlier(job):
+        write_part(job, "a")
+        run(out, later, {"job": 2})
+        raise SystemExit  # as if killed: it cannot clean up
+
+    def later(job):
+        late = out / "_job-0123456789abcdef" / "work" / "part-late.parquet"
+        late.parent.mkdir(parents=True)
+        late.touch()
+        return fill(job, "z")
+
+    with pytest.raises(SystemExit):
+        run(out, earlier)
+    assert rows_of(out) == ["z"]
+    assert len(list_names(out)) == 2
+
+
 def test_two_runs_of_the_same_job_both_succeed(tmp_path):
     """66: same identity: both succeed, or one finds the output complete and reports it."""
     out, inner = tmp_path / "out", []
@@ -325,3 +383,59 @@ def test_read_only_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(commits, "_begin", refuse)
     with pytest.raises(OutputProblem, match="read-only"):
         run(tmp_path / "out", lambda job: pytest.fail("the body must not run"))
+
+
+@pytest.mark.parametrize("kind", ["memory", "webhdfs", "s3"])
+def test_store_that_is_no_posix_folder_takes_an_output(kind, webhdfs, request):
+    """66: no rename, lock or hard link; a stopped job is completed, and a replaced output removed."""
+    root = {"memory": "memory:/", "webhdfs": webhdfs.address}.get(kind) or request.getfixturevalue(
+        "s3_bucket"
+    )
+    out = place(f"{root}/commits/out")
+
+    def put_part(job, name):
+        file = job.new_name(job.work, name)
+        with staged_file(job.path / file) as staging:
+            pq.write_table(pa.table({"part": [name]}), staging)
+            part = Part(1, (File(file, 1, staging.stat().st_size),))
+        job.finish(name, part)
+        return part
+
+    def body(job, names):
+        files = []
+        for name in names:
+            part = job.finished().get(name) or put_part(job, name)
+            copy = job.new_name("", name)
+            with staged_file(job.path / copy) as staging:
+                staging.write_bytes((job.path / part.files[0].name).read_bytes())
+            files.append(vars(part.files[0]) | {"name": copy})
+        return {"rows": len(files), "files": files}
+
+    def stop(job):
+        put_part(job, "a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(out, stop)
+    assert run(out, lambda job: body(job, "ab")).reused == 1
+    with pytest.raises(OutputExists):
+        run(out, lambda job: body(job, "ab"))
+    done = run(out, lambda job: body(job, "c"), {"job": 2}, overwrite=True)
+    assert set(commits.files_below(out)) == {"_manifest.json", *(f["name"] for f in done.manifest["files"])}
+    assert done.manifest["rows"] == 1
+
+    def bad(job):
+        put_part(job, "d")
+        raise TraceContentError("bad")
+
+    with pytest.raises(TraceContentError):
+        run(out, bad, {"job": 3}, overwrite=True)
+    assert len(commits.files_below(out)) == 2
+    assert not {"RENAME", "APPEND"} & {*webhdfs.operations}
+
+
+def test_store_without_rights_is_named(webhdfs):
+    webhdfs.forbidden.add("/closed")
+    with pytest.raises(OutputProblem) as caught:
+        run(place(f"{webhdfs.address}/closed/out"), lambda job: pytest.fail("the body must not run"))
+    assert caught.value.remedy

@@ -26,7 +26,8 @@ from mudkit.report.profiling import (
     trip_answer,
 )
 from mudkit.report.stays import Stays, find_stays
-from mudkit.trace.derive import Rule, list_fares
+from mudkit.trace.derive import Rule
+from mudkit.trace.movement import list_fares
 
 
 def profile(trace):

@@ -64,6 +64,21 @@ def cabs(tmp_path_factory):
     return trace.load(SAMPLES["cabspotting"].write(tmp_path_factory.mktemp("cabs")))
 
 
+def test_pattern_of_names_fits_the_same_files_wherever_they_are(store, tmp_path_factory):
+    rows = b"device,ts,lat,lon\na,1211100000,37,-122\na,1211100060,37.001,-122\n"
+    files = {"day/1.csv": rows, "day/2.csv": rows.replace(b"a,", b"b,"), "day/3.txt": b"x"}
+    local = tmp_path_factory.mktemp("local")
+    for name, content in files.items():
+        (local / name).parent.mkdir(exist_ok=True)
+        (local / name).write_bytes(content)
+    put(store, files)
+    expected = trace.load(f"{local}/day/*.csv")
+    loaded = trace.load(f"{store}/day/*.csv")
+    assert all(getattr(loaded, name).equals(getattr(expected, name)) for name in TABLES)
+    with pytest.raises(InputMissing, match="No file fits"):
+        trace.load(f"{store}/day/*.parquet")
+
+
 def test_saved_trace_is_the_same_wherever_it_is(store, tmp_path_factory):
     loaded = cabs(tmp_path_factory)
     assert loaded.save(store / "trace") == store / "trace"
@@ -157,6 +172,19 @@ def test_trace_at_an_address_is_written_without_renaming_and_appending(webhdfs, 
     assert not {"RENAME", "APPEND"} & {*webhdfs.operations}
 
 
+def test_writer_whose_files_another_one_has_removed_makes_no_trace(tmp_path, tmp_path_factory):
+    """The other one finishes first, and removes what its manifest does not name."""
+    loaded = cabs(tmp_path_factory)
+    path = place(f"memory://{tmp_path.name}")
+    with (
+        pytest.raises(OutputProblem, match="not at memory"),
+        trace.TraceWriter.open(path, {}, overwrite=True) as writer,
+    ):
+        writer.write("positions", loaded.positions)
+        loaded.save(path, overwrite=True)
+    assert trace.load(path).positions.equals(loaded.positions)
+
+
 def test_store_without_rights_is_named(webhdfs, tmp_path_factory):
     loaded = cabs(tmp_path_factory)
     loaded.save(f"{webhdfs.address}/closed/trace")
@@ -182,7 +210,7 @@ def test_file_of_a_folder_without_rights_is_named(webhdfs):
 
 
 def test_store_that_falls_silent_while_a_file_is_put_is_given_up(monkeypatch):
-    monkeypatch.setattr("mudkit.webhdfs.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mudkit.hadoop.TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = place(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/trace/a.csv")
         with pytest.raises(OutputProblem, match="does not answer"), staged_file(address) as file:
@@ -190,7 +218,13 @@ def test_store_that_falls_silent_while_a_file_is_put_is_given_up(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "address", ["webhdfs://127.0.0.1:1/cabs.csv", "nothing://a/cabs.csv", "s3:/bucket/cabs.csv"]
+    "address",
+    [
+        "webhdfs://127.0.0.1:1/cabs.csv",
+        "webhdfs://127.0.0.1:1/*.csv",
+        "nothing://a/cabs.csv",
+        "s3:/bucket/cabs.csv",
+    ],
 )
 @pytest.mark.parametrize(
     "call", [trace.load, trace.scan, trace.load_links, trace.load_unlocks, read_manifest]

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import TraceContentError
-from mudkit.trace.derive import Rule, derive_reads, list_fares
+from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.movement import list_fares
 from mudkit.trace.schema import POSITIONS, READS, timestamps
 
 

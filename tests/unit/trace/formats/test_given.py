@@ -149,7 +149,7 @@ def test_times_of_a_table_are_read_as_those_of_a_file(tmp_path):
         (pd.DataFrame({"device": [b"a", 1], "ts": [T0, T0], "lat": [1.0, 2.0], "lon": 1.0}), TraceFormatError, "several kinds"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_found_is_refused(given, error, words, tmp_path, monkeypatch):
+def test_sources_that_cannot_be_found_are_refused(given, error, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=words):
         trace.load(given)

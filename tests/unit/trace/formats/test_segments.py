@@ -28,8 +28,8 @@ _rows = st.one_of(
 def tables(plan, segments=None):
     """Return the good rows, and those set aside in the order of the file."""
     parsed = list(parsed_batches(plan, segments))
-    good = [each.good.set_column(0, "source", each.good["source"].cast(pa.string())) for each in parsed]
-    return pa.concat_tables(good), pa.concat_tables([each.bad for each in parsed]).sort_by("row")
+    good = [batch.good.set_column(0, "source", batch.good["source"].cast(pa.string())) for batch in parsed]
+    return pa.concat_tables(good), pa.concat_tables([batch.bad for batch in parsed]).sort_by("row")
 
 
 def numbered(source, max_bytes):

@@ -1,6 +1,7 @@
-"""Paths of WebHDFS, the HTTP interface of Hadoop's file system.
+"""Paths of Hadoop's file system, by its own protocol and by its HTTP interface, WebHDFS.
 
-fsspec reads it, but UPath has no class for it, and fsspec writes in two steps, of which the second appends.
+fsspec reads both, but it writes files of WebHDFS in two steps, the second of which appends; and UPath has no
+class for it. Loading this module registers the classes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 from upath import UPath
 from upath._flavour import WrappedFileSystemFlavour
+from upath.implementations.hdfs import HDFSPath
 from upath.registry import register_implementation
 
 TIMEOUT_S = 120.0
@@ -27,16 +29,22 @@ class _Timed(HTTPAdapter):
         return super().send(request, *arguments, **{**options, "timeout": TIMEOUT_S})
 
 
-class WebHdfsPath(UPath):
-    """Path of a WebHDFS server; its text has the host and the port, which UPath keeps beside the path."""
+class HdfsPath(HDFSPath):
+    """Path of Hadoop's own protocol."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        if self._relative_base is not None:
-            return super().__str__()
-        host, port = (self.storage_options.get(name) for name in ("host", "port"))
-        return f"webhdfs://{host}:{port}{self.path}" if port else f"webhdfs://{host}{self.path}"
+        return _address(self) if self._relative_base is None else super().__str__()
+
+
+class WebHdfsPath(UPath):
+    """Path of a WebHDFS server."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return _address(self) if self._relative_base is None else super().__str__()
 
     @classmethod
     def _fs_factory(cls, urlpath: str, protocol: str, storage_options: Mapping[str, Any]) -> Any:
@@ -45,6 +53,12 @@ class WebHdfsPath(UPath):
         for scheme in ("http://", "https://"):
             fs.session.mount(scheme, _Timed())
         return fs
+
+
+def _address(at: UPath) -> str:
+    """Return the whole address of a path: user, host and port are options of UPath, which its text lacks."""
+    user, host, port = (at.storage_options.get(name) for name in ("user", "host", "port"))
+    return f"{at.protocol}://{f'{user}@' if user else ''}{host or ''}{f':{port}' if port else ''}{at.path}"
 
 
 def put(file: Path, at: UPath) -> None:
@@ -57,6 +71,9 @@ def put(file: Path, at: UPath) -> None:
     answer.raise_for_status()
 
 
+# UPath takes the rules of paths from the class of fsspec once that is loaded, and those of hdfs fail then.
+WrappedFileSystemFlavour.from_protocol("hdfs")
+register_implementation("hdfs", HdfsPath, clobber=True)
 # Without a root of paths UPath would join the port and a name at the root.
 WrappedFileSystemFlavour.protocol_config["root_marker_override"]["webhdfs"] = "/"
 register_implementation("webhdfs", WebHdfsPath, clobber=True)
