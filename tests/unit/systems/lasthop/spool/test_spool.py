@@ -103,7 +103,7 @@ def test_full_queue_drops_the_lowest_rank():
 
 
 def test_ranks_of_messages_that_left_a_full_queue_are_forgotten():
-    """A message that was read cannot be dropped: no more ranks of such are kept than of those that wait."""
+    """Items that were read are not dropped any more: at most as many of their ranks are kept as of waiting ones."""
     spool = RecordingSpool("on-demand", capacity=20)
     for number in range(1000):
         is_full = spool.waiting == 20
