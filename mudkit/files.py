@@ -26,7 +26,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -424,10 +424,19 @@ def _existing_path(path: Path, what: str) -> Path:
 
 
 def size_bytes(file: Place) -> int | None:
-    """Return the size of a file; None for a page of the web that does not say its own."""
+    """Return the size of a file; None for a page of the web that does not say its own.
+
+    Raises
+    ------
+    InputMissing
+        The store of an address gives no right to the file, or does not answer.
+    """
     if isinstance(file, Path):
         return file.stat().st_size
-    size: int | None = file.fs.info(file.path).get("size")
+    try:
+        size: int | None = answer(file, lambda: file.fs.info(file.path).get("size"))
+    except Exception as error:
+        raise input_problem(file, error, "file") from error
     return size
 
 
@@ -446,13 +455,26 @@ def sizes_below(folder: Place) -> dict[str, int]:
     return {name: files[name] for name in sorted(files, key=lambda name: name.split("/"))}
 
 
+@contextmanager
+def open_source(file: Place) -> Iterator[IO[bytes]]:
+    """Open a file to read its bytes; raise InputMissing where its store refuses, also while it is read."""
+    try:
+        with file.open("rb") as handle:
+            yield handle
+    except Exception as error:
+        problem = store_problem(file, error, "file")
+        if problem is None or problem is error:
+            raise
+        raise problem from error
+
+
 def sha256(path: Place) -> str:
     """Return the checksum of a file, or of a folder's files with their names, as hexadecimal text."""
     digest = hashlib.sha256()
     for name in sizes_below(path) if is_folder(path) else [""]:
         if name:
             digest.update(name.encode() + b"\0")
-        with (path / name if name else path).open("rb") as handle:
+        with open_source(path / name if name else path) as handle:
             hashlib.file_digest(handle, lambda: digest)  # type: ignore[arg-type]
     return digest.hexdigest()
 

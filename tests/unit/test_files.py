@@ -335,6 +335,13 @@ def test_output_at_an_address_is_refused_if_there_is_something(memory):
         refuse_existing(memory, "reads")
 
 
+def test_checksum_of_a_file_without_rights_is_refused_in_words(webhdfs):
+    webhdfs.put("/checksum/a.csv", b"x")
+    webhdfs.forbidden.add("/checksum/a.csv")
+    with pytest.raises(InputMissing, match="no right to read the file"):
+        sha256(place(f"{webhdfs.address}/checksum"))
+
+
 def test_checksum_at_an_address_is_that_of_the_folder(memory, tmp_path):
     for name, content in {"a-b/x": "1", "a/x": "2", "a/date=2010-01-01/y": "3"}.items():
         for folder in (memory, tmp_path):

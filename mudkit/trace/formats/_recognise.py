@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import Place, existing, is_folder, sha256, size_bytes, sizes_below
+from mudkit.files import Place, existing, is_folder, open_source, sha256, size_bytes, sizes_below
 from mudkit.trace.folder import MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
@@ -192,7 +192,7 @@ class Source:
         digest = hashlib.sha256()
         for name, file in zip(self.members, self.files(), strict=True):
             digest.update(f"{name}\0".encode())
-            with file.open("rb") as content:
+            with open_source(file) as content:
                 hashlib.file_digest(content, lambda: digest)  # type: ignore[arg-type]
         return digest.hexdigest()
 
