@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
@@ -69,7 +70,10 @@ def _is_table(spark: SparkSession, name: str) -> bool:
     parts = name.split(".")
     if not 1 <= len(parts) <= 3 or not all(part.strip("`").replace("_", "a").isalnum() for part in parts):
         return False
-    return spark.catalog.tableExists(name)
+    try:
+        return spark.catalog.tableExists(name)
+    except AnalysisException:  # three parts that begin with no catalogue, such as cabs.csv.gz
+        return False
 
 
 def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan, DataFrame]:
