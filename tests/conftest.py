@@ -301,6 +301,14 @@ def webhdfs() -> Iterator[WebHdfs]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def allow_all(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give back the rights that a test has taken in the store."""
+    yield
+    if "webhdfs" in request.fixturenames:
+        request.getfixturevalue("webhdfs").forbidden.clear()
+
+
 @pytest.fixture(scope="session")
 def s3_bucket() -> Iterator[str]:
     """Serve Amazon's S3 on this machine, and return the address of a bucket; no other host is asked."""

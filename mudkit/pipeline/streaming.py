@@ -35,7 +35,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mudkit.checks import check_arguments
 from mudkit.errors import OutputExists, ParameterError
-from mudkit.files import existing_path, staged_file
+from mudkit.files import existing_path, output_path, staged_file
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
@@ -315,7 +315,7 @@ def aggregate_stream(
     OutputExists, OutputProblem
         Something else is at ``path``, or it cannot be written.
     """
-    path = Path(path).expanduser().absolute()
+    path = output_path(path).expanduser().absolute()
     _check(events, delay_s, shares)
     _settle(path, {"delay_s": float(delay_s), "shares": shares})
     spark = events.sparkSession

@@ -427,7 +427,8 @@ def test_displays_import_no_large_packages() -> None:
 
 
 INTERNAL = ("mudkit.report", "mudkit.reproduce", "mudkit.verify", "mudkit.trace.clean", "mudkit.trace.parse",
-            "mudkit.trace.formats", "mudkit.learning.writes")  # fmt: skip
+            "mudkit.trace.formats", "mudkit.trace.movement", "mudkit.learning.writes", "mudkit.pipeline.devices",
+            "mudkit.pipeline.inputs")  # fmt: skip
 """Packages whose tables are not shown in notebooks."""
 
 

@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -128,6 +129,8 @@ def test_start_that_fails_leaves_pyspark_as_it_was(server, monkeypatch, tmp_path
     monkeypatch.setattr(jvms, "end", lambda jvm: ended.append(shutil.rmtree(jvm.folder)))
 
     class Session:
+        client = SimpleNamespace(set_retry_policies=lambda policies: None)
+
         def addArtifacts(self, *_, pyfile):
             assert {"SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE"} <= {*os.environ}
             raise OSError("full")
