@@ -303,7 +303,7 @@ def webhdfs() -> Iterator[WebHdfs]:
 
 @pytest.fixture(autouse=True)
 def allow_all(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Give back the rights that a test has taken in the store."""
+    """Restore the rights that a test takes away in the store."""
     yield
     if "webhdfs" in request.fixturenames:
         request.getfixturevalue("webhdfs").forbidden.clear()
