@@ -49,7 +49,7 @@ _RULE_COLOURS: Final = (
     "#f0f0f0", "#e27c5a", "#5a9ee2", "#e2c05a", "#a8f0a8", "#dbc2f4", "#b68686", "#5ae2c0", "#869eb6",
 )  # fmt: skip
 """Colours with legible numbers on them: the first means no rule, the others repeat."""
-_FRAMES: Final = "in brackets: more stale answers than allowed; frames: the best rule, dotted the fixed rule"
+_FRAMES: Final = "in brackets: too many stale answers; frames: the best rule, dotted: the fixed one"
 _RULE_ROW_PX, _FIRING_MARGINS_PX, _MAX_NAME = 30, 140, 30
 _MAX_NAMED_STATES: Final = 15  # of more states the first and every second one is named
 _TREE_COLUMNS: Final = ("node", "parent", "is_right", "feature", "threshold", "action", "examples", "leaves")
