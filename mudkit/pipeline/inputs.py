@@ -114,8 +114,11 @@ class FileInput:
         next(parsed_batches(plan), None)
         max_bytes = min(max(self.text_bytes // _MIN_PARTS, 1), PART_BYTES)
         segments = plan.source.segments(max(max_bytes, _MIN_BYTES))
-        if any(part.rows_before is None for part in segments):
-            segments = number_rows(segments, _count(spark, job, plan, known, segments))
+        if uncounted := [part for part in segments if part.rows_before is None]:
+            counted = number_rows(uncounted, _count(spark, job, plan, known, uncounted))
+            order = {path: number for number, path in enumerate(known)}
+            others = [part for part in segments if part.rows_before is not None]
+            segments = sorted([*others, *counted], key=lambda part: order[part.file])
 
         def parse(name: str, group: Sequence[Segment]) -> Part:
             return write(name, _parsed(plan, known, group))
@@ -178,7 +181,7 @@ def _count(
 
     def count(name: str, part: Segment) -> Part:
         known[part.file].check()
-        return Part(plan.source.count_rows(part) if part.begin is not None else None, ())
+        return Part(plan.source.count_rows(part), ())
 
     items = {f"count-{n:05d}": part for n, part in enumerate(segments)}
     return [part.counted for part in run_tasks(spark, job, count, items).values()]

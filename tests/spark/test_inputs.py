@@ -96,6 +96,19 @@ def test_large_file_is_parsed_in_segments(spark, rows, tmp_path, monkeypatch):
     assert stored.rejected.sort_by(key) == expected.rejected.sort_by(key)
 
 
+def test_only_large_files_are_counted_before_they_are_parsed(spark, rows, tmp_path, monkeypatch):
+    """A folder may hold many thousand small files beside a large one."""
+    folder = tmp_path / "cabs"
+    folder.mkdir()
+    (folder / "m.csv").write_bytes(rows.read_bytes())
+    for n in range(40):
+        (folder / f"{'az'[n % 2]}{n}.csv").write_text(",".join(NAMES) + f"\nsmall{n},{T0},37,-122.4,0\n")
+    monkeypatch.setattr(inputs, "_MIN_BYTES", 2000)
+    report = pipeline.ingest(spark, folder, tmp_path / "out")
+    assert report.parts < 40  # a count of each would be 40 parts more
+    assert tables(trace.load(tmp_path / "out")) == tables(trace.load(folder))
+
+
 def test_zone_of_some_times_counts_for_all_rows_of_a_table(spark, tmp_path):
     texts = [f"2024-07-01 08:{n:02}:00" for n in range(29)] + [
         f"2024-07-01T08:{n}:00Z" for n in range(29, 59)
