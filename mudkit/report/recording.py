@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from mudkit.trace.profile import MOMENT_S
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ HOLE: Final = "hole"
 BREAK_DAYS: Final = 7
 """Days without rows that end a stretch."""
 
-_MIN_PAUSE_S: Final = 180.0
+_MIN_PAUSE_S: Final = float(MOMENT_S)
 _STEPS: Final = 3.0
 _DEVICES: Final = 10
 _FLEET_SHARE: Final = 0.8
@@ -99,14 +100,14 @@ def record(source: TraceSource) -> Recording:
     quarter, per_quarter = np.unique(source.quarters["quarter"].to_numpy(), return_counts=True)
     day_of = source.local(quarter).floor("D").to_numpy().astype("datetime64[D]").astype(np.int64)
     days = np.unique(day_of)
-    t_us = np.sort(source.t_us)
     begin_day = np.flatnonzero(np.diff(days, prepend=days[0] - 2 * BREAK_DAYS) > BREAK_DAYS)
     last_day = np.append(begin_day[1:], len(days)) - 1
-    at = np.flatnonzero(np.diff(t_us) >= _MIN_PAUSE_S * US_PER_S)
-    start_us, end_us = t_us[at], t_us[at + 1]
+    first_us, last_us = (source.moments[name].to_numpy() for name in ("first_us", "last_us"))
+    at = np.flatnonzero(first_us[1:] - last_us[:-1] >= _MIN_PAUSE_S * US_PER_S)
+    start_us, end_us = last_us[at], first_us[at + 1]
     day = [day_of[np.searchsorted(quarter, moment // _QUARTER_US)] for moment in (start_us, end_us)]
     is_break, is_whole_day = day[1] - day[0] > BREAK_DAYS, day[1] - day[0] > 1
-    ends_us = [np.append(t_us[0], end_us[is_break]), np.append(start_us[is_break], t_us[-1])]
+    ends_us = [np.append(source.first_us, end_us[is_break]), np.append(start_us[is_break], source.last_us)]
     stretches = pd.DataFrame(
         {
             "first": days[begin_day].astype("datetime64[D]").astype("datetime64[s]"),

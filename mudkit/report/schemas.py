@@ -127,6 +127,7 @@ class OfTrace(Parameters):
 class TraceProfile(OfTrace):
     """Parameters of ``trace_profile``."""
 
+    spark: bool = Field(False, description="compute on Spark whatever the size; the trace may be a table")
     cells_zoom: int = Field(15, ge=0, le=22, description="level of the cells that are counted and exported")
     background: Background = ""
 
