@@ -93,13 +93,13 @@ def density_map(
     """
     rows = with_place(positions, "positions") if isinstance(positions, pa.Table) else positions
     lat_values, degrees = place_values("lat"), {"degrees": degrees_of_longitude}
-    asked = {"lat": lat_values.ranges, "lon": place_values("lon").ranges} | degrees
-    told = summarise(rows, asked)
-    lat = Ranks(rows, lat_values, told["lat"])
+    summaries = {"lat": lat_values.ranges, "lon": place_values("lon").ranges} | degrees
+    results = summarise(rows, summaries)
+    lat = Ranks(rows, lat_values, results["lat"])
     refuse_empty(lat.count(), "positions")
-    (west, east), (south, north) = Ranks(rows, place_values("lon"), told["lon"]).ends(), lat.ends()
+    (west, east), (south, north) = Ranks(rows, place_values("lon"), results["lon"]).ends(), lat.ends()
     refuse_off_sphere(np.array([south, north]), np.array([west, east]), "positions")
-    cut = best_cut(west, east, told["degrees"]["degree"].to_numpy())
+    cut = best_cut(west, east, results["degrees"]["degree"].to_numpy())
     values = unwrapped_values(cut)
     lon = Ranks(rows, values, summarise(rows, {"lon": values.ranges})["lon"])
     frame = _frame(lat, lon, cut).turned_back()
@@ -266,19 +266,19 @@ def _sides(frame: Frame) -> list[float]:
 
 def _streets(rows: Rows, cut: float, of_squares: Mapping[float, pa.Table]) -> list[dict[str, Any]]:
     """Return finer pictures of the squares with most positions, those of a level beside each other."""
-    asked: dict[str, Callable[[], Summary]] = {}
+    summaries: dict[str, Callable[[], Summary]] = {}
     grids: dict[str, Grid] = {}
     for side, counted in of_squares.items():
         most = np.argsort(-counted["rows"].to_numpy(), kind="stable")[:_PICTURES]
         for column, row in (tuple(counted[name][at].as_py() for name in ("column", "row")) for at in most):
             name = f"{side} {column} {row}"
             grids[name] = Grid(column * side, row * side, side / _FINE_PX, _FINE_PX, _FINE_PX)
-            asked[name] = partial(square_pixels, cut, (column, row), side, grids[name].plain)
-    told = summarise(rows, asked) if asked else {}
+            summaries[name] = partial(square_pixels, cut, (column, row), side, grids[name].plain)
+    results = summarise(rows, summaries) if summaries else {}
     pictures: list[dict[str, Any]] = []
     size = 0
     for name, grid in grids.items():
-        png = base64.b64encode(density_png(grid.picture(told[name]))).decode("ascii")
+        png = base64.b64encode(density_png(grid.picture(results[name]))).decode("ascii")
         if size + len(png) > MAX_PICTURE_BYTES:
             continue
         size += len(png)

@@ -26,7 +26,7 @@ from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import is_trace
 from mudkit.trace.options import Options, refuse_for_folder
-from mudkit.trace.summaries import Summaries, finished
+from mudkit.trace.summaries import Keep, Summaries, finished
 from mudkit.units import US_PER_S
 
 _PIECE_ROWS = 1 << 17
@@ -70,12 +70,23 @@ class SparkRows:
 
         provide(self.frame.sparkSession)
         with progress(self.frame.sparkSession, self.what):
-            found = self.frame.mapInArrow(run, _RESULT).toArrow()
+            results = self.frame.mapInArrow(run, _RESULT).toArrow()
         by_name: dict[str, list[pa.Table]] = {name: [] for name in summaries}
-        for batch in found.to_batches():
+        for batch in results.to_batches():
             for name, part in zip(batch["name"].to_pylist(), batch["part"], strict=True):
                 by_name[name].append(_unpacked(part.as_buffer()))
         return {name: start().joined(pa.concat_tables(by_name[name])) for name, start in summaries.items()}
+
+    def select(self, keep: Keep) -> SparkRows:
+        """Return the rows that a function keeps, in their order and tasks."""
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                rows = pa.Table.from_batches([batch])
+                yield from rows.filter(pa.array(keep(rows))).to_batches()
+
+        provide(self.frame.sparkSession)
+        return SparkRows(self.frame.mapInArrow(run, self.frame.schema), self.what)
 
     def forget(self) -> None:
         """Remove what is kept on disks."""
@@ -161,10 +172,10 @@ def open_rows(
     """
     spark = session()
     with explained():
-        name, at = _made(spark, trace, place(work) / "positions", options)
+        name, at = _open_or_ingest(spark, trace, place(work) / "positions", options)
         log_at = at
         if str(reads):
-            _, log_at = _made(spark, reads, place(work) / "reads", log_options or options)
+            _, log_at = _open_or_ingest(spark, reads, place(work) / "reads", log_options or options)
     seen = dict(read_manifest(at)["rows"]) | {"reads": read_manifest(log_at)["rows"]["reads"]}
     positions, log = read(spark, at, "positions"), read(spark, log_at, "reads")
     if period is not None:
@@ -186,20 +197,22 @@ def open_rows(
     )
 
 
-def _made(spark: SparkSession, given: PlaceLike, at: Place, options: Options) -> tuple[Place | str, Place]:
+def _open_or_ingest(
+    spark: SparkSession, given: PlaceLike, at: Place, options: Options
+) -> tuple[Place | str, Place]:
     """Return the name of a source, and the trace folder that it is or is made into."""
     table = find_frame(spark, given) if isinstance(given, str) else None
     name: Place | str = str(given) if table is not None else _existing(given)
     if not isinstance(name, str) and is_trace(name):
-        refuse_for_folder(name, **_asked(options))
+        refuse_for_folder(name, **_read_options(options))
         return name, name
     with progress(spark, "reading the trace"):
         ingest(spark, name if table is None else table, at, **vars(options))
     return name, at
 
 
-def _asked(options: Options) -> dict[str, Any]:
-    """Return what is asked of reads."""
+def _read_options(options: Options) -> dict[str, Any]:
+    """Return the options that shape reads."""
     return {name: getattr(options, name) for name in ("rule", "box_km", "window_s")}
 
 

@@ -363,9 +363,9 @@ def _reset_clocks(source: TraceSource) -> Iterable[Defect]:
             f"after 2100{f' ({named})' if named else ''}: a clock was reset{_of(devices)}.",
             devices,
         )
-    asked = partial(profile.rows_outside, *_years_around(source))
-    found = summarise(source.positions, {"rows": asked})["rows"]
-    yield from _misdated(source, found, "more than a year away from the others: a clock was reset")
+    outside = partial(profile.rows_outside, *_years_around(source))
+    rows = summarise(source.positions, {"rows": outside})["rows"]
+    yield from _misdated(source, rows, "more than a year away from the others: a clock was reset")
 
 
 def _wrong_days(source: TraceSource) -> Iterable[Defect]:
@@ -393,8 +393,8 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
         )
         for step, is_first in zip(steps.itertuples(), of_first, strict=True)
     )
-    asked = partial(profile.gaps_for, stretches, _FIT_S * US_PER_S, _FIT_MPS)
-    gaps = summarise(source.positions, {"gaps": asked})["gaps"]
+    fitting_gaps = partial(profile.gaps_for, stretches, _FIT_S * US_PER_S, _FIT_MPS)
+    gaps = summarise(source.positions, {"gaps": fitting_gaps})["gaps"]
     fitting = [stretches[row["stretch"]] for row in gaps.to_pylist() if row["gaps"]]
     before_us: dict[str, int] = {}
     after_us: dict[str, int] = {}
@@ -406,10 +406,10 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     if not fitting:
         return
     edges = profile.Edges(before_us, after_us)
-    asked_rows = partial(profile.rows_at, edges, *_years_around(source))  # others are named by themselves
-    found = summarise(source.positions, {"rows": asked_rows})["rows"]
+    at_edges = partial(profile.rows_at, edges, *_years_around(source))  # others are named by themselves
+    rows = summarise(source.positions, {"rows": at_edges})["rows"]
     why = "days away from the others, and would fit into a gap between them: a clock was wrong"
-    yield from _misdated(source, found, why)
+    yield from _misdated(source, rows, why)
 
 
 def _years_around(source: TraceSource) -> tuple[float, float]:
@@ -443,15 +443,15 @@ def _exchanged(source: TraceSource) -> Iterable[Defect]:
     apart = summarise(source.positions, {"apart": distances.ranges})["apart"]
     around_km = Ranks(source.positions, distances, apart).median()
     far_km, near_km = max(_FAR_KM, 10 * around_km), max(_NEAR_KM, 5 * around_km)
-    found = []
+    tables = []
     if abs(middle[1]) <= 90 and distance_km(middle[1], middle[0], *middle) > far_km:
-        asked = partial(profile.exchanged, middle, far_km, near_km)
-        found.append(summarise(source.positions, {"rows": asked})["rows"])
+        exchanged = partial(profile.exchanged, middle, far_km, near_km)
+        tables.append(summarise(source.positions, {"rows": exchanged})["rows"])
     of_aside = partial(profile.exchanged_aside, middle, far_km, near_km, (EXCHANGED, _TOO_FAST))
-    found.append(source.summarise_aside({"rows": of_aside})["rows"])
+    tables.append(source.summarise_aside({"rows": of_aside})["rows"])
     rows: Counter[str] = Counter()
     times: list[int] = []
-    for row in (row for table in found for row in table.to_pylist()):
+    for row in (row for table in tables for row in table.to_pylist()):
         rows[row["device"]] += row["rows"]
         times += [row[name] for name in ("first_us", "last_us") if row[name] is not None]
     if not rows:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from mudkit.trace.profile import MOMENT_S
+from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ _DAYS: Final = 14
 _WEEKS: Final = (-14, -7, 7, 14)
 _QUARTER_US: Final = 900 * US_PER_S
 _DAY_US: Final = 86_400 * US_PER_S
+
+_UNRECORDED: Final = 0.1
+"""Share of a read's window that may be unrecorded where answers are judged."""
 
 _MAX_SHIFT_H: Final = 14
 _HOUR: Final = 4
@@ -261,6 +266,13 @@ def _fit_shifts(
         away = off_before[end + 1 - _HOUR * shift_h] - off_before[begin - _HOUR * shift_h]
         fits.append(np.bincount(device, reports + own, count) + away)
     return np.array(fits)
+
+
+def is_recorded(begin_us: NDArray[np.int64], end_us: NDArray[np.int64], reads: pa.Table) -> NDArray[np.bool_]:
+    """Return whether at least nine tenths of the window of each read lie in no interval without rows."""
+    window_us = np.round(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+    t_us = epoch_us(reads["ts"])
+    return np.asarray(silent_us(begin_us, end_us, t_us - window_us, t_us) <= _UNRECORDED * window_us)
 
 
 def silent_us(

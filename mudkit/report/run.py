@@ -65,6 +65,8 @@ _DURATIONS: Final = {
     "scoreboard": (10, 0.4),
 }
 """Seconds by report: those of any run, and those of a MB of packed input."""
+_SPARK_S: Final = 30
+"""Seconds that Spark takes to start, and to begin a dozen jobs."""
 _TASK_S: Final = {"friends nearby": 0.25, "ward telemetry": 4.0, "news with ranks": 0.35}
 _OTHER_TASK_S: Final = 0.2
 """Seconds of a run with 8 phones for a quarter of the task's hours, on one core."""
@@ -186,9 +188,17 @@ def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Place
 
 def _identity(path: Place, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what tells a file or folder from others; the bytes of one that stays on Spark are not read."""
-    if "spark" not in values or not (values["spark"] or stays_on_spark(str(path))):
+    if not _is_on_spark(values):
         return {"name": path.name, "sha256": sha256(path)}
     return {"name": path.name, "sha256_of_names_sizes_and_times": stamp(path)}
+
+
+def _is_on_spark(values: Mapping[str, Any]) -> bool:
+    """Return whether a report computes on Spark."""
+    if "spark" not in values:
+        return False
+    given = (values["trace"], values["reads"])
+    return bool(values["spark"]) or any(stays_on_spark(trace) for trace in given if trace)
 
 
 def _table_identity(table: str) -> dict[str, Any]:
@@ -228,6 +238,8 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Place]
     fixed_s, per_mb_s = _DURATIONS[template]
     packed_mb = sum(_packed_mb(path) for path in files)
     expected_s: float = fixed_s + per_mb_s * packed_mb
+    if _is_on_spark(values):
+        expected_s += _SPARK_S
     if template == "scoreboard":
         from mudkit.experiment import TASKS  # it loads all systems
 

@@ -28,8 +28,8 @@ from mudkit.report.recording import (
     Recording,
     Zones,
     compare_zones,
+    is_recorded,
     record,
-    silent_us,
 )
 from mudkit.report.selection import Selection
 from mudkit.trace import profile
@@ -40,7 +40,7 @@ from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.profile import QUARTER_S
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.summaries import Distributed, Ranks, Summaries, Summary, Values, summarise
+from mudkit.trace.summaries import Distributed, Ranks, Summaries, Summary, Values, select, summarise
 from mudkit.trace.times import NO_TIME
 from mudkit.units import MERCATOR_END, US_PER_S, distance_km
 
@@ -69,8 +69,6 @@ _OF_POSITIONS: Final = frozenset(
     {"_median_steps_s", "_summaries", "_values", "of_devices", "quarters", "recording", "zones"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
-_UNRECORDED: Final = 0.1
-"""Share of a read's window that may be unrecorded where answers are judged."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
 _STEP_S: Final = 600.0
@@ -154,8 +152,8 @@ class TraceSource:
     def numbers(self, names: pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the numbers of devices by their names; -1: it has no position."""
         known = self._summaries["devices"]["device"].combine_chunks()
-        found = pc.fill_null(pc.index_in(names, value_set=known), -1)
-        return np.asarray(found.to_numpy(), dtype=np.int64)
+        numbers = pc.fill_null(pc.index_in(names, value_set=known), -1)
+        return np.asarray(numbers.to_numpy(), dtype=np.int64)
 
     @cached_property
     def quarters(self) -> pd.DataFrame:
@@ -193,30 +191,30 @@ class TraceSource:
 
     @cached_property
     def _summaries(self) -> dict[str, pa.Table]:
-        """What is asked of positions for any page, in one pass."""
-        asked: dict[str, Callable[[], Summary]] = {
+        """Summaries of positions for any page, in one pass."""
+        summaries: dict[str, Callable[[], Summary]] = {
             "devices": profile.devices,
             "quarters": profile.quarters,
             "moments": profile.moments,
             "steps": partial(profile.long_steps, round(_STEP_S * US_PER_S)),
             "beyond": partial(profile.beyond, MERCATOR_END),
         }
-        asked |= {f"values {name}": values.ranges for name, values in self._kinds.items()}
-        return summarise(self.positions, asked)
+        summaries |= {f"values {name}": values.ranges for name, values in self._kinds.items()}
+        return summarise(self.positions, summaries)
 
     @cached_property
     def _of_reads(self) -> dict[str, pa.Table]:
-        """What is asked of reads for any page, in one pass."""
+        """Summaries of reads for any page, in one pass."""
         reads = self.reads
         if isinstance(reads, pa.Table):
             reads = reads.sort_by([("device", "ascending"), ("ts", "ascending")])
-        asked = {
+        summaries = {
             "quarters": profile.quarters,
             "origins": profile.origins,
             "bursts": partial(profile.short_steps, _CLUSTER_S * US_PER_S),
             "windows": profile.windows,
         }
-        return summarise(reads, asked)
+        return summarise(reads, summaries)
 
     @property
     def read_count(self) -> int:
@@ -231,7 +229,7 @@ class TraceSource:
 
     @property
     def longest_window_s(self) -> float:
-        """How far back reads ask at most, seconds."""
+        """Longest time for which a read asks back, seconds."""
         return float(pc.max(self._of_reads["windows"]["window_s"]).as_py() or 0.0)
 
     @cached_property
@@ -253,11 +251,13 @@ class TraceSource:
     def summarise_aside(self, summaries: Summaries) -> dict[str, pa.Table]:
         """Summarise the rows that were set aside; of a part of a trace those of its devices."""
         if isinstance(self.aside, Distributed):
-            found = self.aside.summarise(summaries)
+            results = self.aside.summarise(summaries)
             if self.selected:
                 here = pa.array(["", *self.devices])
-                found = {name: table.filter(pc.is_in(table["device"], here)) for name, table in found.items()}
-            return found
+                results = {
+                    name: table.filter(pc.is_in(table["device"], here)) for name, table in results.items()
+                }
+            return results
         columns = {name: pa.array(self.aside[name], pa.string()) for name in ("reason", "device")}
         t_us = self.aside["t_us"].to_numpy(dtype=np.int64, na_value=NO_TIME)
         times = pa.array(t_us, mask=t_us == NO_TIME).cast(pa.timestamp("us", "UTC"))
@@ -375,36 +375,30 @@ class TraceSource:
         local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
         return local[index]
 
-    @cached_property
-    def has_whole_window(self) -> NDArray[np.bool_]:
-        """Check whether at least nine tenths of the window of each read were recorded.
+    def with_whole_windows(self) -> TraceSource:
+        """Return the trace with the reads of whose windows nine tenths or more were recorded.
 
         Others come soon after the recording begins, or resumes after a hole or a break. Their answers hold
-        less than at other times, so that few new points make a cached one stale.
+        less than at other times, so that few new points make a cached one stale. They stay if too few for a
+        recommendation remain without them.
         """
-        window_us = np.round(self.reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
-        asked_us = epoch_us(self.reads["ts"])
-        pauses = self.recording.of_kind(HOLE, BREAK)
-        first_us = self.recording.stretches["start_us"].to_numpy()[:1]
-        begin_us = np.append(first_us - window_us.max(initial=0), pauses["start_us"])
-        end_us = np.append(first_us, pauses["end_us"])
-        silent = silent_us(begin_us, end_us, asked_us - window_us, asked_us)
-        return np.asarray(silent <= _UNRECORDED * window_us)
-
-    def with_whole_windows(self) -> TraceSource:
-        """Return the trace without the other reads; with them if too few for a recommendation remain."""
         import pandas as pd
 
         from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest
 
-        is_whole = self.has_whole_window
-        left_out = int((~is_whole).sum())
-        if not left_out or len(is_whole) - left_out < MIN_READS:
+        pauses = self.recording.of_kind(HOLE, BREAK)
+        first_us = self.recording.stretches["start_us"].to_numpy()[:1]
+        before_us = first_us - round(self.longest_window_s * US_PER_S)
+        begin_us = np.append(before_us, pauses["start_us"].to_numpy())
+        end_us = np.append(first_us, pauses["end_us"].to_numpy())
+        judged = self.changed(reads=select(self.reads, partial(is_recorded, begin_us, end_us)))
+        left_out = self.read_count - judged.read_count
+        if not left_out or judged.read_count < MIN_READS:
             return self
         row = {"what": "reads left out, whose windows were not recorded", "rows": left_out}
-        kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", is_whole.sum()))
+        kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", judged.read_count))
         rows = pd.concat([kept, pd.DataFrame([row])], ignore_index=True)
-        return self.changed(reads=self.reads.filter(pa.array(is_whole)), rows=rows, left_out=left_out)
+        return judged.changed(rows=rows, left_out=left_out)
 
     def changed(self, **changes: Any) -> TraceSource:
         """Return the same positions with other attributes; what was computed of positions is kept."""
@@ -481,9 +475,9 @@ class TraceSource:
         is_first = is_long & (at >= 0) & (before_us < moments[at]) & (t_us - moments[at] <= still_us)
         rows = np.flatnonzero(is_first)
         sought = tuple((names[row], int(t_us[row])) for row in rows.tolist())
-        asked = {"found": partial(profile.found, sought)}
-        found = summarise(self.reads, asked)["found"]["place"].to_numpy()
-        begun = np.isin(moments[at[rows[found]]], starts_us)
+        summaries = {"matches": partial(profile.match, sought)}
+        matched = summarise(self.reads, summaries)["matches"]["place"].to_numpy()
+        begun = np.isin(moments[at[rows[matched]]], starts_us)
         return int(begun.sum()), int((~begun).sum())
 
     def _sample(self) -> Iterable[str]:

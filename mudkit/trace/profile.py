@@ -1,4 +1,4 @@
-"""What reports ask of the rows of a trace: summaries by device, time, step and place.
+"""Summaries of the rows of a trace for reports: by device, time, step and place.
 
 They run in tasks of Spark, too, where the libraries of figures and reports are not installed.
 """
@@ -46,10 +46,10 @@ def devices() -> Summary:
     """Count rows by device, with time and place of the first and the last one."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
     places = {f"{end}_{name}": end for end in ("first", "last") for name in ("lat", "lon")}
-    return Groups(_tell_devices, ("device",), values | places)
+    return Groups(_list_devices, ("device",), values | places)
 
 
-def _tell_devices(piece: Piece) -> pa.Table:
+def _list_devices(piece: Piece) -> pa.Table:
     code = piece.code[piece.begin :]
     first = np.flatnonzero(np.diff(code, prepend=-1)) + piece.begin
     last = np.append(first[1:], len(piece.code))[: len(first)] - 1
@@ -66,10 +66,10 @@ def _tell_devices(piece: Piece) -> pa.Table:
 
 def quarters() -> Summary:
     """Count rows by device and quarter of an hour since 1970."""
-    return Groups(_tell_quarters, ("device", "quarter"), {"rows": "sum"})
+    return Groups(_list_quarters, ("device", "quarter"), {"rows": "sum"})
 
 
-def _tell_quarters(piece: Piece) -> pa.Table:
+def _list_quarters(piece: Piece) -> pa.Table:
     code, quarter = piece.code[piece.begin :], piece.t_us[piece.begin :] // (QUARTER_S * US_PER_S)
     first = np.flatnonzero((np.diff(code, prepend=-1) != 0) | (np.diff(quarter, prepend=-1) != 0))
     rows = np.diff(first, append=len(code))
@@ -82,20 +82,20 @@ def moments() -> Summary:
     Of two rows that no other lies between, and that are as far apart or farther, one is the last of its three
     minutes, and the other the first of its own.
     """
-    return Groups(_tell_moments, ("moment",), {"first_us": "min", "last_us": "max"})
+    return Groups(_list_moments, ("moment",), {"first_us": "min", "last_us": "max"})
 
 
-def _tell_moments(piece: Piece) -> pa.Table:
+def _list_moments(piece: Piece) -> pa.Table:
     t_us = piece.t_us[piece.begin :]
     return pa.table({"moment": t_us // (MOMENT_S * US_PER_S), "first_us": t_us, "last_us": t_us})
 
 
 def long_steps(least_us: int) -> Summary:
     """List the steps of a device that take a time or longer, with ``number``, that of its row before."""
-    return Lines(partial(_tell_long_steps, least_us), ("device", "start_us"))
+    return Lines(partial(_list_long_steps, least_us), ("device", "start_us"))
 
 
-def _tell_long_steps(least_us: int, piece: Piece) -> pa.Table:
+def _list_long_steps(least_us: int, piece: Piece) -> pa.Table:
     at = piece.steps
     at = at[piece.t_us[at + 1] - piece.t_us[at] >= least_us]
     return pa.table(
@@ -114,20 +114,20 @@ def _tell_long_steps(least_us: int, piece: Piece) -> pa.Table:
 
 def short_steps(most_us: int) -> Summary:
     """Count the steps of a device that take a time or less."""
-    return Groups(partial(_tell_short_steps, most_us), ("all",), {"rows": "sum"})
+    return Groups(partial(_list_short_steps, most_us), ("all",), {"rows": "sum"})
 
 
-def _tell_short_steps(most_us: int, piece: Piece) -> pa.Table:
+def _list_short_steps(most_us: int, piece: Piece) -> pa.Table:
     at = piece.steps
     return pa.table({"all": [0], "rows": [int((piece.t_us[at + 1] - piece.t_us[at] <= most_us).sum())]})
 
 
 def origins() -> Summary:
     """Count reads by origin, with the times of the first and the last one."""
-    return Groups(_tell_origins, ("origin",), {"rows": "sum", "first_us": "min", "last_us": "max"})
+    return Groups(_list_origins, ("origin",), {"rows": "sum", "first_us": "min", "last_us": "max"})
 
 
-def _tell_origins(piece: Piece) -> pa.Table:
+def _list_origins(piece: Piece) -> pa.Table:
     t_us = piece.t_us[piece.begin :]
     ones = np.ones(len(t_us), dtype=np.int64)
     columns = {"origin": piece.table["origin"].slice(piece.begin), "rows": ones}
@@ -136,20 +136,20 @@ def _tell_origins(piece: Piece) -> pa.Table:
 
 def windows() -> Summary:
     """Find how far back reads ask at most, seconds."""
-    return Groups(_tell_windows, ("all",), {"window_s": "max"})
+    return Groups(_list_windows, ("all",), {"window_s": "max"})
 
 
-def _tell_windows(piece: Piece) -> pa.Table:
+def _list_windows(piece: Piece) -> pa.Table:
     window_s = piece.table["window_s"].slice(piece.begin)
     return pa.table({"all": np.zeros(len(window_s), dtype=np.int64), "window_s": window_s})
 
 
-def found(sought: tuple[tuple[str, int], ...]) -> Summary:
+def match(sought: tuple[tuple[str, int], ...]) -> Summary:
     """Find which of some devices and times, by their ``place`` in the list, are those of a row."""
-    return Groups(partial(_tell_found, sought), ("place",), {"rows": "sum"})
+    return Groups(partial(_list_found, sought), ("place",), {"rows": "sum"})
 
 
-def _tell_found(sought: tuple[tuple[str, int], ...], piece: Piece) -> pa.Table:
+def _list_found(sought: tuple[tuple[str, int], ...], piece: Piece) -> pa.Table:
     places = {pair: place for place, pair in enumerate(sought)}
     at = np.flatnonzero(np.isin(piece.t_us, np.array([t_us for _, t_us in sought], dtype=np.int64)))
     at = at[at >= piece.begin]
@@ -161,10 +161,10 @@ def _tell_found(sought: tuple[tuple[str, int], ...], piece: Piece) -> pa.Table:
 def aside() -> Summary:
     """Count rows that were set aside by reason and device, with the first and the last known time."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
-    return Groups(_tell_aside, ("reason", "device"), values)
+    return Groups(_list_aside, ("reason", "device"), values)
 
 
-def _tell_aside(piece: Piece) -> pa.Table:
+def _list_aside(piece: Piece) -> pa.Table:
     at = np.arange(piece.begin, len(piece.code))
     t_us = pa.array(piece.t_us[at], mask=piece.t_us[at] == NO_TIME)
     ones = np.ones(len(at), dtype=np.int64)
@@ -177,10 +177,10 @@ def exchanged_aside(
 ) -> Summary:
     """Count such rows of some reasons as :func:`exchanged` does; known times are those from and to."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
-    return Groups(partial(_tell_exchanged_aside, middle, far_km, near_km, reasons), ("device",), values)
+    return Groups(partial(_list_exchanged_aside, middle, far_km, near_km, reasons), ("device",), values)
 
 
-def _tell_exchanged_aside(
+def _list_exchanged_aside(
     middle: tuple[float, float], far_km: float, near_km: float, reasons: tuple[str, ...], piece: Piece
 ) -> pa.Table:
     lat, lon = piece.lat, piece.lon
@@ -205,10 +205,10 @@ def local_days(quarter: NDArray[np.int64], tz: str) -> NDArray[np.int64]:
 
 def step_values(tz: str) -> Values:
     """Return the times between two positions of a device, seconds, by local day of the later one."""
-    return Values(partial(_tell_steps, tz), _STEP_BITS)
+    return Values(partial(_list_steps, tz), _STEP_BITS)
 
 
-def _tell_steps(tz: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _list_steps(tz: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     at = piece.steps
     days = local_days(piece.t_us[at + 1] // (QUARTER_S * US_PER_S), tz)
     return days, (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
@@ -217,10 +217,10 @@ def _tell_steps(tz: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.fl
 def steps_by_day(median_s: float) -> Summary:
     """Count steps, those ``below`` a median, and those that are ``equal``, by device and day of UTC."""
     values = {"rows": "sum", "below": "sum", "equal": "sum"}
-    return Groups(partial(_tell_steps_by_day, median_s), ("device", "day"), values)
+    return Groups(partial(_list_steps_by_day, median_s), ("device", "day"), values)
 
 
-def _tell_steps_by_day(median_s: float, piece: Piece) -> pa.Table:
+def _list_steps_by_day(median_s: float, piece: Piece) -> pa.Table:
     at = piece.steps
     step_s = (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
     return pa.table(
@@ -236,10 +236,10 @@ def _tell_steps_by_day(median_s: float, piece: Piece) -> pa.Table:
 
 def step_bins(edges_s: tuple[float, ...]) -> Summary:
     """Count steps by bins with some edges."""
-    return Groups(partial(_tell_step_bins, edges_s), ("bin",), {"rows": "sum"})
+    return Groups(partial(_list_step_bins, edges_s), ("bin",), {"rows": "sum"})
 
 
-def _tell_step_bins(edges_s: tuple[float, ...], piece: Piece) -> pa.Table:
+def _list_step_bins(edges_s: tuple[float, ...], piece: Piece) -> pa.Table:
     at = piece.steps
     step_s = (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
     rows, _ = np.histogram(step_s, edges_s)
@@ -248,10 +248,10 @@ def _tell_step_bins(edges_s: tuple[float, ...], piece: Piece) -> pa.Table:
 
 def place_values(what: str) -> Values:
     """Return latitudes (``lat``), longitudes (``lon``), or longitudes from 0 to 360 degrees (``turned``)."""
-    return Values(partial(_tell_places, what), _PLACE_BITS)
+    return Values(partial(_list_places, what), _PLACE_BITS)
 
 
-def _tell_places(what: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _list_places(what: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     value = (piece.lat if what == "lat" else piece.lon)[piece.begin :]
     if what == "turned":
         value = np.where(value < 0, value + 360.0, value)
@@ -260,20 +260,20 @@ def _tell_places(what: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np
 
 def time_values() -> Values:
     """Return times, microseconds since 1970."""
-    return Values(_tell_times, _PLACE_BITS)
+    return Values(_list_times, _PLACE_BITS)
 
 
-def _tell_times(piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _list_times(piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     t_us = piece.t_us[piece.begin :]
     return np.zeros(len(t_us), dtype=np.int64), t_us.astype(np.float64)
 
 
 def distance_values(lat: float, lon: float) -> Values:
     """Return distances from a place, km."""
-    return Values(partial(_tell_distances, lat, lon), _PLACE_BITS)
+    return Values(partial(_list_distances, lat, lon), _PLACE_BITS)
 
 
-def _tell_distances(lat: float, lon: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _list_distances(lat: float, lon: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     rows = slice(piece.begin, None)
     apart_km = distance_km(piece.lat[rows], piece.lon[rows], lat, lon)
     return np.zeros(len(apart_km), dtype=np.int64), np.asarray(apart_km)
@@ -281,10 +281,10 @@ def _tell_distances(lat: float, lon: float, piece: Piece) -> tuple[NDArray[np.in
 
 def beyond(degrees: float) -> Summary:
     """Count positions beyond a latitude."""
-    return Groups(partial(_tell_beyond, degrees), ("all",), {"rows": "sum"})
+    return Groups(partial(_list_beyond, degrees), ("all",), {"rows": "sum"})
 
 
-def _tell_beyond(degrees: float, piece: Piece) -> pa.Table:
+def _list_beyond(degrees: float, piece: Piece) -> pa.Table:
     rows = int((np.abs(piece.lat[piece.begin :]) > degrees).sum())
     return pa.table({"all": [0], "rows": [rows]})
 
@@ -292,10 +292,10 @@ def _tell_beyond(degrees: float, piece: Piece) -> pa.Table:
 def rows_outside(low_us: float, high_us: float) -> Summary:
     """Count rows before a time or after another by device, with the first and the last of these times."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
-    return Groups(partial(_tell_outside, low_us, high_us), ("device",), values)
+    return Groups(partial(_list_outside, low_us, high_us), ("device",), values)
 
 
-def _tell_outside(low_us: float, high_us: float, piece: Piece) -> pa.Table:
+def _list_outside(low_us: float, high_us: float, piece: Piece) -> pa.Table:
     at = np.flatnonzero((piece.t_us < low_us) | (piece.t_us > high_us))
     return _dated(piece, at[at >= piece.begin])
 
@@ -331,10 +331,10 @@ class Edges:
 def rows_at(edges: Edges, low_us: float, high_us: float) -> Summary:
     """Count the rows at edges that lie between two times, as :func:`rows_outside` does."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
-    return Groups(partial(_tell_edges, edges, low_us, high_us), ("device",), values)
+    return Groups(partial(_list_edges, edges, low_us, high_us), ("device",), values)
 
 
-def _tell_edges(edges: Edges, low_us: float, high_us: float, piece: Piece) -> pa.Table:
+def _list_edges(edges: Edges, low_us: float, high_us: float, piece: Piece) -> pa.Table:
     is_counted = edges.holds(piece) & (piece.t_us >= low_us) & (piece.t_us <= high_us)
     at = np.flatnonzero(is_counted)
     return _dated(piece, at[at >= piece.begin])
@@ -369,12 +369,12 @@ def gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: float) -> 
     A gap is at most twice as long as the stretch and ``slack_us``; the ways to it and from it take at most a
     speed.
     """
-    return Groups(partial(_tell_gaps_for, stretches, slack_us, most_mps), ("stretch",), {"gaps": "sum"})
+    return Groups(partial(_list_gaps_for, stretches, slack_us, most_mps), ("stretch",), {"gaps": "sum"})
 
 
-def _tell_gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: float, piece: Piece) -> pa.Table:
+def _list_gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: float, piece: Piece) -> pa.Table:
     names = piece.names.to_pylist()
-    steps, found = piece.steps, []
+    steps, counts = piece.steps, []
     for stretch in stretches:
         fits = 0
         if stretch.device in names:
@@ -389,17 +389,17 @@ def _tell_gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: floa
             moved_km = distance_km(piece.lat[at], piece.lon[at], lat, lon)
             moved_km += distance_km(last_lat, last_lon, piece.lat[at + 1], piece.lon[at + 1])
             fits = int((1000 * moved_km <= most_mps * slack_s).sum())
-        found.append(fits)
-    return pa.table({"stretch": np.arange(len(found)), "gaps": pa.array(found, pa.int64())})
+        counts.append(fits)
+    return pa.table({"stretch": np.arange(len(counts)), "gaps": pa.array(counts, pa.int64())})
 
 
 def exchanged(middle: tuple[float, float], far_km: float, near_km: float) -> Summary:
     """Count rows far from the middle that are near it with latitude and longitude exchanged, by device."""
     values = {"rows": "sum", "first_us": "min", "last_us": "max"}
-    return Groups(partial(_tell_exchanged, middle, far_km, near_km), ("device",), values)
+    return Groups(partial(_list_exchanged, middle, far_km, near_km), ("device",), values)
 
 
-def _tell_exchanged(middle: tuple[float, float], far_km: float, near_km: float, piece: Piece) -> pa.Table:
+def _list_exchanged(middle: tuple[float, float], far_km: float, near_km: float, piece: Piece) -> pa.Table:
     apart_km = distance_km(piece.lat, piece.lon, *middle)
     far = np.flatnonzero((apart_km > far_km) & (np.abs(piece.lon) <= 90))
     far = far[(far >= piece.begin) & (distance_km(piece.lon[far], piece.lat[far], *middle) <= near_km)]
@@ -419,10 +419,10 @@ class CellCounts:
 
     def __post_init__(self) -> None:
         sums = dict.fromkeys(("rows", "devices", "lat", "lon"), "sum")
-        self._groups = Groups(self._tell, ("column", "row"), sums)
+        self._groups = Groups(self._list, ("column", "row"), sums)
 
     def add(self, piece: Piece) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self._groups.add(piece)
 
     def finish(self) -> pa.Table:
@@ -433,7 +433,7 @@ class CellCounts:
         """Return the cells of several tasks."""
         return self._groups.joined(parts)
 
-    def _tell(self, piece: Piece) -> pa.Table:
+    def _list(self, piece: Piece) -> pa.Table:
         rows = slice(piece.begin, None)
         lat, lon, code = piece.lat[rows], piece.lon[rows], piece.code[rows]
         side = 2.0**self.zoom
@@ -469,10 +469,10 @@ def mean_degrees(sums: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np
 
 def degrees_of_longitude() -> Summary:
     """Count places by whole degree of longitude, from 0 to 359."""
-    return Groups(_tell_degrees, ("degree",), {"rows": "sum"})
+    return Groups(_list_degrees, ("degree",), {"rows": "sum"})
 
 
-def _tell_degrees(piece: Piece) -> pa.Table:
+def _list_degrees(piece: Piece) -> pa.Table:
     degree = np.floor(piece.lon[piece.begin :] % 360.0).astype(np.int64) % 360
     rows = np.bincount(degree, minlength=360)
     return pa.table({"degree": np.flatnonzero(rows), "rows": rows[rows > 0]})
@@ -480,10 +480,10 @@ def _tell_degrees(piece: Piece) -> pa.Table:
 
 def unwrapped_values(cut: float) -> Values:
     """Return longitudes in the turn that starts at ``cut``."""
-    return Values(partial(_tell_unwrapped, cut), _PLACE_BITS)
+    return Values(partial(_list_unwrapped, cut), _PLACE_BITS)
 
 
-def _tell_unwrapped(cut: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _list_unwrapped(cut: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     lon = unwrap(piece.lon[piece.begin :], cut)
     return np.zeros(len(lon), dtype=np.int64), lon
 
@@ -495,10 +495,10 @@ def finest_cells(cut: float) -> Summary:
     of which there are :data:`PARTS`. Columns are those of :func:`mudkit.units.unwrap`.
     """
     sums = dict.fromkeys(("rows", "across", "down"), "sum")
-    return Groups(partial(_tell_finest, cut), ("row", "column"), sums)
+    return Groups(partial(_list_finest, cut), ("row", "column"), sums)
 
 
-def _tell_finest(cut: float, piece: Piece) -> pa.Table:
+def _list_finest(cut: float, piece: Piece) -> pa.Table:
     x, y = _mercator(cut, piece)
     side = 2.0**FINEST
     column, row = (np.floor(part * side).astype(np.int64) for part in (x, y))
@@ -517,10 +517,10 @@ def _mercator(cut: float, piece: Piece) -> tuple[NDArray[np.float64], NDArray[np
 
 def squares(cut: float, side: float) -> Summary:
     """Count places by square of Web Mercator with a side in widths of the world."""
-    return Groups(partial(_tell_squares, cut, side), ("row", "column"), {"rows": "sum"})
+    return Groups(partial(_list_squares, cut, side), ("row", "column"), {"rows": "sum"})
 
 
-def _tell_squares(cut: float, side: float, piece: Piece) -> pa.Table:
+def _list_squares(cut: float, side: float, piece: Piece) -> pa.Table:
     column, row = (np.floor(part / side).astype(np.int64) for part in _mercator(cut, piece))
     return pa.table({"row": row, "column": column, "rows": np.ones(len(row), dtype=np.int64)})
 
@@ -550,10 +550,10 @@ class PixelGrid:
 
 def pixels(cut: float, grid: PixelGrid, edges: tuple[float, float, float, float]) -> Summary:
     """Count the places within some edges, ``south, west, north, east``, by pixel."""
-    return Groups(partial(_tell_pixels, cut, grid, edges), ("pixel",), {"rows": "sum"})
+    return Groups(partial(_list_pixels, cut, grid, edges), ("pixel",), {"rows": "sum"})
 
 
-def _tell_pixels(
+def _list_pixels(
     cut: float, grid: PixelGrid, edges: tuple[float, float, float, float], piece: Piece
 ) -> pa.Table:
     rows = slice(piece.begin, None)
@@ -565,10 +565,10 @@ def _tell_pixels(
 
 def square_pixels(cut: float, square: tuple[int, int], side: float, grid: PixelGrid) -> Summary:
     """Count the places within one of :func:`squares`, given by column and row, by pixel."""
-    return Groups(partial(_tell_square_pixels, cut, square, side, grid), ("pixel",), {"rows": "sum"})
+    return Groups(partial(_list_square_pixels, cut, square, side, grid), ("pixel",), {"rows": "sum"})
 
 
-def _tell_square_pixels(
+def _list_square_pixels(
     cut: float, square: tuple[int, int], side: float, grid: PixelGrid, piece: Piece
 ) -> pa.Table:
     x, y = _mercator(cut, piece)
@@ -589,30 +589,30 @@ class Stays:
 
     def __init__(self) -> None:
         self._stream = MovementStream(STILL_KM, MIN_STOP_S, SILENCE_S, MIN_TRIP_KM)
-        self._told: list[pa.Table] = []
+        self._parts: list[pa.Table] = []
 
     def add(self, piece: Piece) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         rows = slice(piece.begin, None)
         at = np.arange(piece.begin, len(piece.code))
         columns = {"device": piece.device(at), "t_us": piece.t_us[rows]}
-        self._tell(*self._stream.add(pa.table(columns | {"lat": piece.lat[rows], "lon": piece.lon[rows]})))
+        self._list(*self._stream.add(pa.table(columns | {"lat": piece.lat[rows], "lon": piece.lon[rows]})))
 
     def finish(self) -> pa.Table:
         """Return the stops and trips of all rows so far."""
-        self._tell(*self._stream.finish())
-        return pa.concat_tables(self._told)
+        self._list(*self._stream.finish())
+        return pa.concat_tables(self._parts)
 
     def joined(self, parts: pa.Table) -> pa.Table:
         """Return the stops and trips of several tasks, by device and time."""
         return parts.sort_by([(name, "ascending") for name in ("is_stop", "device", "start_ts")])
 
-    def _tell(self, stops: pa.Table, trips: pa.Table) -> None:
-        told = [
+    def _list(self, stops: pa.Table, trips: pa.Table) -> None:
+        tables = [
             table.append_column("is_stop", pa.array([is_stop] * len(table), pa.bool_()))
             for table, is_stop in ((stops, True), (trips, False))
         ]
-        self._told.append(pa.concat_tables(told, promote_options="default"))
+        self._parts.append(pa.concat_tables(tables, promote_options="default"))
 
     @staticmethod
     def divided(both: pa.Table) -> tuple[pa.Table, pa.Table]:

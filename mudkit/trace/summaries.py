@@ -82,7 +82,7 @@ class Piece:
 
     @property
     def is_new(self) -> NDArray[np.bool_]:
-        """Whether each row is the first of its device in ``table``."""
+        """Mask of the rows that are the first of their device in ``table``."""
         return np.append(True, np.diff(self.code) != 0)[: len(self.code)]
 
     @cached_property
@@ -113,7 +113,7 @@ class Summary(Protocol):
     """Something that is computed of rows, piece by piece."""
 
     def add(self, piece: Piece) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
 
     def finish(self) -> pa.Table:
         """Return what all rows so far tell."""
@@ -126,12 +126,19 @@ Summaries: TypeAlias = Mapping[str, Callable[[], Summary]]
 """Functions that start summaries, by name."""
 
 
+Keep: TypeAlias = Callable[[pa.Table], NDArray[np.bool_]]
+"""Function of a table that returns which rows are kept."""
+
+
 @runtime_checkable
 class Distributed(Protocol):
     """Rows ordered by device and time that are not on this machine."""
 
     def summarise(self, summaries: Summaries) -> dict[str, pa.Table]:
         """Return the result of each summary."""
+
+    def select(self, keep: Keep) -> Distributed:
+        """Return the rows that a function keeps."""
 
 
 Rows: TypeAlias = "pa.Table | Distributed"
@@ -144,6 +151,13 @@ def summarise(rows: Rows, summaries: Summaries) -> dict[str, pa.Table]:
         return rows.summarise(summaries)
     results = finished([rows], summaries)
     return {name: start().joined(results[name]) for name, start in summaries.items()}
+
+
+def select(rows: Rows, keep: Keep) -> Rows:
+    """Return the rows that a function keeps, in their order."""
+    if isinstance(rows, Distributed):
+        return rows.select(keep)
+    return rows.filter(pa.array(keep(rows)))
 
 
 def finished(pieces: Iterable[pa.Table], summaries: Summaries) -> dict[str, pa.Table]:
@@ -181,10 +195,10 @@ class Groups:
     _joined: int = 0
 
     def add(self, piece: Piece) -> None:
-        """Take the next rows."""
-        told = self._join(self.tell(piece))
-        self._waiting.append(told)
-        self._rows += len(told)
+        """Add the next rows."""
+        rows = self._join(self.tell(piece))
+        self._waiting.append(rows)
+        self._rows += len(rows)
         if self._rows > _WAITING_ROWS and self._rows > 2 * self._joined:
             self._waiting = [self._join(pa.concat_tables(self._waiting))]
             self._rows = self._joined = len(self._waiting[0])
@@ -217,15 +231,15 @@ class Lines:
 
     tell: Callable[[Piece], pa.Table]
     order: tuple[str, ...]
-    _told: list[pa.Table] = field(default_factory=list)
+    _parts: list[pa.Table] = field(default_factory=list)
 
     def add(self, piece: Piece) -> None:
-        """Take the next rows."""
-        self._told.append(self.tell(piece))
+        """Add the next rows."""
+        self._parts.append(self.tell(piece))
 
     def finish(self) -> pa.Table:
         """Return the lines of all rows so far."""
-        return pa.concat_tables(self._told) if self._told else self.tell(Piece(_NO_ROWS))
+        return pa.concat_tables(self._parts) if self._parts else self.tell(Piece(_NO_ROWS))
 
     def joined(self, parts: pa.Table) -> pa.Table:
         """Return the lines of several tasks in order."""
@@ -255,14 +269,14 @@ def _key(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
 
 
-def _tell_ranges(tell: Tell, shift: int, piece: Piece) -> pa.Table:
+def _list_ranges(tell: Tell, shift: int, piece: Piece) -> pa.Table:
     group, value = tell(piece)
     ones = np.ones(len(value), dtype=np.int64)
     columns = {"group": group, "range": _key(value) >> shift, "rows": ones, "least": value, "most": value}
     return pa.table(columns)
 
 
-def _tell_values(tell: Tell, shift: int, ranges: NDArray[np.int64], piece: Piece) -> pa.Table:
+def _list_values(tell: Tell, shift: int, ranges: NDArray[np.int64], piece: Piece) -> pa.Table:
     group, value = tell(piece)
     kept = np.isin(_key(value) >> shift, ranges)
     ones = np.ones(int(kept.sum()), dtype=np.int64)
@@ -283,11 +297,11 @@ class Values:
     def ranges(self) -> Summary:
         """Start the summary of :class:`Ranks`."""
         values = {"rows": "sum", "least": "min", "most": "max"}
-        return Groups(partial(_tell_ranges, self.tell, self.shift), ("group", "range"), values)
+        return Groups(partial(_list_ranges, self.tell, self.shift), ("group", "range"), values)
 
     def exact(self, ranges: NDArray[np.int64]) -> Summary:
         """Start the summary of all values in some ranges."""
-        tell = partial(_tell_values, self.tell, self.shift, ranges)
+        tell = partial(_list_values, self.tell, self.shift, ranges)
         return Groups(tell, ("group", "value"), {"rows": "sum"})
 
 
@@ -328,7 +342,7 @@ class Ranks:
     def medians(self) -> NDArray[np.float64]:
         """Return the median of each group."""
         middles = {group: _middle(self.count(group)) for group in self.groups}
-        self._read([found for group, ranks in middles.items() for found in self._several(ranks, group)])
+        self._read([places for group, ranks in middles.items() for places in self._several(ranks, group)])
         return np.array([np.mean(self.at(ranks, group)) for group, ranks in middles.items()])
 
     def median(self) -> float:
@@ -349,18 +363,18 @@ class Ranks:
         self._read(self._several(ranks, group))
         ranges = self._ranges[group]
         ends = np.cumsum(ranges.rows)
-        found = np.searchsorted(ends, ranks, side="right")
-        values = ranges.least[found]
-        for place in np.flatnonzero(ranges.least[found] != ranges.most[found]).tolist():
-            within = int(ranks[place] - ends[found[place]] + ranges.rows[found[place]])
-            values[place] = self._pick(int(ranges.number[found[place]]), group, within)
+        places = np.searchsorted(ends, ranks, side="right")
+        values = ranges.least[places]
+        for place in np.flatnonzero(ranges.least[places] != ranges.most[places]).tolist():
+            within = int(ranks[place] - ends[places[place]] + ranges.rows[places[place]])
+            values[place] = self._pick(int(ranges.number[places[place]]), group, within)
         return np.asarray(values)
 
     def _several(self, ranks: NDArray[np.int64], group: int | None) -> list[int]:
         """Return the ranges with several values in which some ranks lie."""
         ranges = self._ranges[group]
-        found = np.searchsorted(np.cumsum(ranges.rows), ranks, side="right")
-        return [int(number) for number in ranges.number[found[ranges.least[found] != ranges.most[found]]]]
+        places = np.searchsorted(np.cumsum(ranges.rows), ranks, side="right")
+        return [int(number) for number in ranges.number[places[ranges.least[places] != ranges.most[places]]]]
 
     def _read(self, ranges: Iterable[int]) -> None:
         """Read all values of some ranges, unless they are known."""
@@ -369,8 +383,8 @@ class Ranks:
             return
         table = summarise(self._rows, {"values": partial(self._values.exact, missing)})["values"]
         number = _key(table["value"].to_numpy()) >> self._values.shift
-        for wanted in missing.tolist():
-            self._exact[wanted] = table.filter(pa.array(number == wanted)).sort_by("value")
+        for number_read in missing.tolist():
+            self._exact[number_read] = table.filter(pa.array(number == number_read)).sort_by("value")
 
     def _pick(self, number: int, group: int | None, rank: int) -> float:
         """Return the value of a rank within a range."""
