@@ -16,6 +16,7 @@ else:
         """Return a public name, or what files of judges for version 0.2 import by its name then."""
         return _load({"Played": "PlayedScenario", "Verdict": "Judgement"}.get(name, name))
 
+
 __all__ = [
     "EXERCISES",
     "Exercise",
