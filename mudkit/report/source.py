@@ -40,7 +40,7 @@ from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.profile import QUARTER_S
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.summaries import Distributed, Ranks, Summaries, Summary, Values, select, summarise
+from mudkit.trace.summaries import Distributed, Ranks, Rows, Summaries, Summary, Values, select, summarise
 from mudkit.trace.times import NO_TIME
 from mudkit.units import MERCATOR_END, US_PER_S, distance_km
 
@@ -375,23 +375,33 @@ class TraceSource:
         local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
         return local[index]
 
-    def with_whole_windows(self) -> TraceSource:
-        """Return the trace with the reads of whose windows nine tenths or more were recorded.
-
-        Others come soon after the recording begins, or resumes after a hole or a break. Their answers hold
-        less than at other times, so that few new points make a cached one stale. They stay if too few for a
-        recommendation remain without them.
-        """
-        import pandas as pd
-
-        from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest
-
+    @cached_property
+    def _recorded_reads(self) -> Rows:
+        """Reads of whose windows nine tenths or more were recorded."""
         pauses = self.recording.of_kind(HOLE, BREAK)
         first_us = self.recording.stretches["start_us"].to_numpy()[:1]
         before_us = first_us - round(self.longest_window_s * US_PER_S)
         begin_us = np.append(before_us, pauses["start_us"].to_numpy())
         end_us = np.append(first_us, pauses["end_us"].to_numpy())
-        judged = self.changed(reads=select(self.reads, partial(is_recorded, begin_us, end_us)))
+        return select(self.reads, partial(is_recorded, begin_us, end_us))
+
+    @cached_property
+    def unrecorded_share(self) -> float:
+        """Share of the reads of whose windows less than nine tenths were recorded.
+
+        They come soon after the recording begins, or resumes after a hole or a break. Their answers hold less
+        than at other times, so that few new points make a cached one stale.
+        """
+        recorded = self.changed(reads=self._recorded_reads).read_count
+        return 1.0 - recorded / self.read_count if self.read_count else 0.0
+
+    def with_whole_windows(self) -> TraceSource:
+        """Return the trace without such reads; with them if too few for a recommendation remain."""
+        import pandas as pd
+
+        from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest
+
+        judged = self.changed(reads=self._recorded_reads)
         left_out = self.read_count - judged.read_count
         if not left_out or judged.read_count < MIN_READS:
             return self
