@@ -19,7 +19,9 @@ from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
+from mudkit.fleet.load import LOAD_COLUMNS, Load, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
+from mudkit.places import Place, parse_place
 from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
@@ -118,7 +120,7 @@ class Lab(Displayed):
         self,
         name: str,
         link: str | LinkReplay = "lte",
-        at: tuple[float, float] | None = None,
+        at: str | Place | None = None,
         *,
         mobility: str | Mobility | None = None,
         outage: float | Outages | OutageLog = 0.0,
@@ -137,8 +139,9 @@ class Lab(Displayed):
         link : str or LinkReplay
             ``wifi``, ``lte``, ``umts_3g``, ``edge``, or ``ideal``, which has neither latency nor limit; or
             measured throughput, over LTE.
-        at : (float, float), optional
-            Latitude and longitude, degrees; for a device that moves pass ``mobility`` instead.
+        at : str or (float, float), optional
+            Name of a city, or latitude and longitude in degrees; for a device that moves pass ``mobility``
+            instead.
         mobility : str or Mobility, optional
             ``waypoint``, ``manhattan``, ``commute``, or a model such as ``Replay(trace)``.
         outage : float, Outages or OutageLog
@@ -262,7 +265,14 @@ class Lab(Displayed):
         length_s = hours * 3600
         return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
 
-    def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:
+    def server(
+        self,
+        name: str,
+        storage: str | os.PathLike[str] | None = None,
+        *,
+        at: str | Place | None = None,
+        profile: ServerProfile | None = None,
+    ) -> Host:
         """Return the server of a name; it is added if there is none.
 
         Parameters
@@ -271,11 +281,18 @@ class Lab(Displayed):
             A name that no device has.
         storage : path-like, optional
             As in :meth:`device`.
+        at : str or (float, float), optional
+            Its place: name of a city, or latitude and longitude in degrees. Messages between it and what has
+            a place, too, take the time of their way (:func:`mudkit.places.travel_us`). By default it is near
+            everything.
+        profile : ServerProfile, optional
+            How long it takes for its events, and how many may wait. By default they take no time. Give it
+            before anything is sent to the server.
 
         Raises
         ------
         ParameterError
-            The name is not usable, or a device has it.
+            The name is not usable, or a device has it; there is no such city.
         """
         host = self.world.hosts.get(check_host_name(name))
         if isinstance(host, Device):
@@ -288,6 +305,10 @@ class Lab(Displayed):
         server = host or self.world.add_server(name)
         if storage is not None:
             server.storage = Path(storage)
+        if at is not None:
+            server.at = parse_place("at", at)
+        if profile is not None:
+            server.load = Load(server, profile)
         return server
 
     @property
@@ -379,6 +400,21 @@ class Lab(Displayed):
             There is no such table.
         """
         return to_frame(self.trace.table(table))
+
+    def server_load(self) -> pd.DataFrame:
+        """Return how busy servers with a profile were, minute by minute.
+
+        Columns: ``server, start, served`` (messages and timers that a worker took), ``lost`` (messages that
+        did not fit into the queue), ``busy_share`` (of the time of all workers), ``mean_wait_s, max_wait_s``
+        (for a worker), ``max_waiting`` (length of the queue). The last minute is as long as it has lasted.
+        Minutes in which nothing happened are not among them.
+        """
+        import pandas as pd
+
+        loads = [host.load for host in self.world.hosts.values() if host.load is not None]
+        frame = pd.DataFrame((row for load in loads for row in load.rows()), columns=list(LOAD_COLUMNS))
+        frame["start"] = pd.to_datetime(frame["start"] + self.start_us, unit="us", utc=True)
+        return frame
 
     def radio(self, device: str) -> pd.DataFrame:
         """Return the states of a device's radio so far: ``start, end, state, power_mw``.

@@ -6,6 +6,7 @@ records. Modules, each of which imports only those above it:
 * ``clock``: virtual time and its event queue
 * ``bill``, ``energy``, ``link``: charges, radios, and the two directions of a device's link
 * ``store``: transactional stores of machines, in memory or in SQLite
+* ``load``: workers and queue of a server whose events take time
 * ``host``: hosts, the machines on them, and calls to these
 * ``device``: hosts with a link, a battery and a course
 * ``kernel``: the world: addresses, messages, events, effects and failures
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mudkit.fleet.host import Host, Process
     from mudkit.fleet.kernel import World
     from mudkit.fleet.link import LINKS, Link, LinkProfile
+    from mudkit.fleet.load import ServerProfile
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -40,5 +42,6 @@ __all__ = [
     "Process",
     "Radio",
     "RadioProfile",
+    "ServerProfile",
     "World",
 ]

@@ -18,6 +18,7 @@ from mudkit.fleet.clock import Clock
 from mudkit.fleet.energy import Stretch
 from mudkit.fleet.host import Host, Process
 from mudkit.fleet.link import Link, profile_of
+from mudkit.places import Place, parse_place
 from mudkit.sources.courses import Course, Places
 
 if TYPE_CHECKING:
@@ -49,20 +50,6 @@ class Stationary:
     def move(self, lat: float, lon: float) -> None:
         """Set another place, which holds from now on."""
         self._lat, self._lon = np.array([lat]), np.array([lon])
-
-
-def parse_place(where: str, given: Any) -> tuple[float, float]:
-    """Return latitude and longitude in degrees, or raise ParameterError, which names ``where``."""
-    try:
-        lat, lon = (float(degrees) for degrees in given)
-        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
-    except (TypeError, ValueError, OverflowError):
-        is_place = False
-    if not is_place:
-        raise ParameterError(
-            "This is no place.", where=where, found=brief(given), expected="(lat, lon) in degrees"
-        )
-    return lat, lon
 
 
 def check_battery(capacity_j: Any, base_mw: Any) -> None:
@@ -260,7 +247,7 @@ class Device(Host):
         return self.context | share
 
     @property
-    def loc(self) -> tuple[float, float] | None:
+    def loc(self) -> Place | None:
         """Latitude and longitude, degrees, as last measured; None: unknown."""
         return self.context.get("loc")
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
-from mudkit.fleet.device import Battery, Device, Stationary, check_battery, parse_place
+from mudkit.fleet.device import Battery, Device, Stationary, check_battery
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
+from mudkit.places import Place, parse_place
 from mudkit.sources.courses import Course, Mobility, Places
 from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import mobility_of
@@ -44,7 +45,7 @@ class Group:
         names: Sequence[str],
         *,
         link: str | LinkReplay,
-        at: tuple[float, float] | None,
+        at: str | Place | None,
         mobility: str | Mobility | None,
         outage: float | Outages | OutageLog,
         every_s: float,
