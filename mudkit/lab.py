@@ -21,6 +21,7 @@ from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
 from mudkit.fleet.load import LOAD_COLUMNS, Load, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
+from mudkit.fleet.transport import Transport, transport_of
 from mudkit.places import Place, parse_place
 from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
@@ -60,6 +61,9 @@ class Lab(Displayed):
         Seed of all randomness: a whole number of 64 bits, which may be negative.
     start : str or datetime
         Date and time at which virtual time begins; UTC unless it names another zone.
+    transport : str or Transport
+        What messages cost besides their own bytes: ``messages`` (nothing), ``https`` or ``mqtt``
+        (:data:`mudkit.fleet.transport.TRANSPORTS`): headers, handshakes, and connections that are forgotten.
     record_messages : bool
         Record every message and transfer; a run of millions of them is faster without.
     record_exposure : bool
@@ -68,7 +72,7 @@ class Lab(Displayed):
     Raises
     ------
     ParameterError
-        The seed is no whole number of 64 bits, or the start is no time.
+        The seed is no whole number of 64 bits, the start is no time, or there is no such transport.
 
     Attributes
     ----------
@@ -97,10 +101,14 @@ class Lab(Displayed):
         seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
         *,
         start: str | dt.datetime = START,
+        transport: str | Transport = "messages",
         record_messages: bool = True,
         record_exposure: bool = False,
     ) -> None:
+        carrier = transport_of(transport)
         self.world = World(seed)
+        if carrier is not None:
+            self.world.carry_over(carrier)
         self.start_us = epoch_us(start)
         self.devices: dict[str, Device] = {}
         self.faults = Faults(self.world)
@@ -127,6 +135,7 @@ class Lab(Displayed):
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
+        inbound: bool | None = None,
         storage: str | os.PathLike[str] | None = None,
         **context: Any,
     ) -> Device:
@@ -153,6 +162,9 @@ class Lab(Displayed):
             Energy of its full battery; the device is switched off when it is empty. None: it is on a charger.
         base_mw : float
             Power of the device without its radio.
+        inbound : bool, optional
+            Whether any host can begin to send to it. If not, those can to which it has a connection; what
+            others send fails. None: it lets nobody in if the lab has a transport with connections.
         storage : path-like, optional
             Folder for the stores of its machines; existing stores are used. By default they are in memory.
         **context
@@ -179,6 +191,7 @@ class Lab(Displayed):
             every_s=every_s,
             battery_j=battery_j,
             base_mw=base_mw,
+            inbound=inbound,
             context=context,
         )
         device = self._add(group)[0]
@@ -195,6 +208,7 @@ class Lab(Displayed):
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
+        inbound: bool | None = None,
         prefix: str = "phone",
         **context: Any,
     ) -> list[Device]:
@@ -206,7 +220,7 @@ class Lab(Displayed):
             Number of devices, from 1 to 1,000,000.
         prefix : str
             Beginning of their names, before the dash and the number.
-        mobility, link, outage, every_s, battery_j, base_mw, **context
+        mobility, link, outage, every_s, battery_j, base_mw, inbound, **context
             As in :meth:`device`.
 
         Raises
@@ -227,6 +241,7 @@ class Lab(Displayed):
             every_s=every_s,
             battery_j=battery_j,
             base_mw=base_mw,
+            inbound=inbound,
             context=context,
         )
         return self._add(group)

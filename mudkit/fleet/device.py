@@ -275,6 +275,12 @@ class Device(Host):
             return
         self.is_online = True
         self.world.on_link(self)
+        self._announce_link()
+
+    def _announce_link(self) -> None:
+        """Open the connections that it keeps again, and send its machines LinkUp."""
+        if self.world.connections is not None:
+            self.world.connections.reopen(self)
         self.broadcast(Process.build_link_up)
 
     def notify_bandwidth(self) -> None:
@@ -351,7 +357,7 @@ class Device(Host):
         self.world.readdress(self, address)
         self.world.on_incident(self, "moved", address)
         if self.is_online:
-            self.broadcast(Process.build_link_up)
+            self._announce_link()
 
     def change_network(self, link: str, address: str | None = None) -> None:
         """Switch to another kind of network, a ``link`` of :data:`~mudkit.fleet.link.LINKS`.

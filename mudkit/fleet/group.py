@@ -51,6 +51,7 @@ class Group:
         every_s: float,
         battery_j: float | None,
         base_mw: float,
+        inbound: bool | None,
         context: Mapping[str, Any],
     ) -> None:
         self._names = [check_host_name(name) for name in names]
@@ -63,6 +64,7 @@ class Group:
         check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
         self._base_mw = base_mw
+        self._inbound = inbound
         _check_no_misspelling(context)
         for field, what, is_set in (
             ("loc", "at= or mobility=", at is not None or mobility is not None),
@@ -96,6 +98,7 @@ class Group:
             device.course = course
             device.on_first_move = begin_motion
             device.context.update(self._context)
+            device.lets_in = world.connections is None if self._inbound is None else self._inbound
             if self._battery_j is not None:
                 device.battery = Battery(
                     world, device, partial(world.radio_mj, device), self._battery_j, self._base_mw

@@ -52,8 +52,8 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "address", "at", "context", "is_on", "is_online", "last_op_id", "link", "load", "name", "number",
-        "processes", "storage", "watched", "world",
+        "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
+        "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -72,6 +72,8 @@ class Host(Displayed):
         """Number of the last call here: calls on other hosts do not affect it."""
         self.at: Place | None = None
         """Place of a server, degrees; None: it is near everything."""
+        self.lets_in = True
+        """Whether any host can begin to send to it; if not, only those to which it has a connection can."""
         self.load: Load | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None
@@ -195,6 +197,8 @@ class Host(Displayed):
             process.kill()
         if self.load is not None:
             self.load.clear()
+        if self.world.connections is not None:
+            self.world.connections.close_all(self)
 
     def restart(self) -> None:
         """Restart its killed machines, with their stores as committed.

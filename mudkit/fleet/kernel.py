@@ -36,6 +36,7 @@ from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.store import Killed
+from mudkit.fleet.transport import Connections, Transport, Trip
 from mudkit.places import travel_us
 from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
@@ -58,6 +59,7 @@ class World(Clock):
 
     ================  =================================================================================
     ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``_put_on_link``  put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
     ``_travel``       it takes the time of its way to or from a server, if that has a place
@@ -106,6 +108,7 @@ class World(Clock):
         "_when_forwarded",
         "_when_received",
         "at_address",
+        "connections",
         "hosts",
         "on_answer",
         "on_failure",
@@ -125,6 +128,8 @@ class World(Clock):
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
+        self.connections: Connections | None = None
+        """The connections of its hosts; None: messages need none."""
         self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
         """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
@@ -210,6 +215,8 @@ class World(Clock):
         for new, process in moved.items():
             process.address = new
             self.at_address[new] = process
+        if self.connections is not None:
+            self.connections.close_all(host)
         self._addresses.discard(host.address)
         self._addresses.add(address)
         host.address = address
@@ -395,7 +402,29 @@ class World(Clock):
     def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
         """Set the callback for faults at delivery; None: every message that arrives is delivered once."""
         self._fault_hook = fault_hook
-        self._deliver_now = self._deliver if fault_hook is None else self._deliver_through_hook
+        self._choose_delivery()
+
+    def carry_over(self, transport: Transport) -> None:
+        """Carry messages over connections from now on; to be called before anything is sent."""
+        self.connections = Connections(self, transport)
+        self._choose_delivery()
+
+    def _choose_delivery(self) -> None:
+        """Choose what is called for a message that has crossed a link, or reached a server."""
+        if self.connections is not None:
+            self._deliver_now = self._deliver_over_connections
+        else:
+            self._deliver_now = self._deliver if self._fault_hook is None else self._deliver_through_hook
+
+    def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
+        """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
+        trip = transfer.message
+        if isinstance(trip, Trip) and self.connections is not None:
+            self.connections.receive(transfer, trip)
+        elif self._fault_hook is None:
+            self._deliver(transfer, link)
+        else:
+            self._deliver_through_hook(transfer, link)
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
         """Record a transfer that a cut of its link has ended, and notify its sender."""
@@ -409,11 +438,14 @@ class World(Clock):
         transfers += [
             argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
         ]
+        if self.connections is not None:
+            transfers += self.connections.waiting()
         for host in self.hosts.values():
             if host.load is not None:
                 transfers += host.load.transfers()
         links = [host.link for host in self.hosts.values() if host.link is not None]
         transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
+        transfers = [transfer for transfer in transfers if not isinstance(transfer.message, Trip)]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def _send(self, process: Process, effect: Send) -> None:
@@ -426,14 +458,29 @@ class World(Clock):
         if not host.is_online:
             self.fail_transfer(transfer, "no link")
         elif host.link is not None:
-            self._put_on_link(transfer, host.link.up)
+            target = None if self.connections is None else self.at_address.get(to)
+            if target is None or self.connections is None:
+                self._put_on_link(transfer, host.link.up)
+            else:
+                self.connections.send(transfer, target)
         else:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self._travel(transfer, target, _SERVER_LATENCY_US)
+                self._travel(transfer, host, target, _SERVER_LATENCY_US)
+            elif self.connections is None:
+                self._travel(transfer, host, target, 0)
             else:
-                self._travel(transfer, target, 0)
+                self.connections.send(transfer, target)
+
+    def dispatch(self, transfer: Transfer, origin: Host) -> None:
+        """Send what travels over a connection from one of its hosts."""
+        if origin.link is None:
+            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
+        elif origin.is_online:
+            self._put_on_link(transfer, origin.link.up)
+        else:
+            self.fail_transfer(transfer, "no link")
 
     def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
         """Put a transfer on one direction of a link, and schedule its arrival."""
@@ -451,13 +498,14 @@ class World(Clock):
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            self._travel(transfer, self.at_address.get(transfer.to), 0)
+            origin = self.hosts[direction.link.device]
+            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
         else:
             self._deliver_now(transfer, direction.link)
 
-    def _travel(self, transfer: Transfer, target: Process | None, least_us: int) -> None:
+    def _travel(self, transfer: Transfer, origin: Host, target: Process | None, least_us: int) -> None:
         """Forward a message after its way; there is none if neither host is a server with a place."""
-        way_us, origin = least_us, transfer.sender.host
+        way_us = least_us
         if target is not None and (origin.at is not None or target.host.at is not None):
             here, there = origin.loc, target.host.loc
             if here is not None and there is not None:
@@ -476,10 +524,12 @@ class World(Clock):
         host = target.host
         if host.link is None:
             self._deliver_now(transfer, None)
-        elif host.is_online:
-            self._put_on_link(transfer, host.link.down)
-        else:
+        elif not host.is_online:
             self.fail_transfer(transfer, "no link")
+        elif self.connections is not None and not self.connections.lets_in(transfer, host):
+            self.fail_transfer(transfer, "not let in")
+        else:
+            self._put_on_link(transfer, host.link.down)
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -536,6 +586,10 @@ class World(Clock):
 
     def fail_transfer(self, transfer: Transfer, fate: str) -> None:
         """Record what became of a message that does not arrive, and schedule SendFailed for its sender."""
+        if isinstance(transfer.message, Trip):
+            if self.connections is not None:
+                self.connections.fail_trip(transfer.message, fate)
+            return
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
         self.event_queue.add(self.now_us, ARRIVAL, self._notify_sender, transfer)

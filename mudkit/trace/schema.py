@@ -165,9 +165,20 @@ MESSAGES = pa.schema(
     ]
 )
 
-FATES = ("arrived", "cut", "no link", "nobody there", "lost", "queue full", "repeated", "under way")
+FATES = (
+    "arrived",
+    "cut",
+    "no link",
+    "nobody there",
+    "lost",
+    "not let in",
+    "queue full",
+    "repeated",
+    "under way",
+)
 """Fates of a message: *cut* in transit when a link broke, *no link* at sending, *lost* by a silent fault,
-*queue full* at a server with too much to do; *repeated* is a second arrival."""
+*not let in* by a device without a connection to the sender, *queue full* at a server with too much to do;
+*repeated* is a second arrival."""
 
 TRANSFERS = pa.schema(
     [
