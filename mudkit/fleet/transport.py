@@ -93,9 +93,9 @@ TRANSPORTS: Final = {
 for a faster web", The Chromium Projects, 2009); answers of 300 bytes, and 75 s until a server closes an idle
 connection (nginx's default), are choices. ``mqtt``: a fixed header of 2 to 5 bytes and a topic of 25; a ping
 of 2 bytes (MQTT 3.1.1, 2.2 and 3.12), in a record and a packet, each five minutes. NATs of operators forget
-idle connections after less than five minutes to more than thirty (Wang et al., *An Untold Story of Middleboxes
-in Cellular Networks*, SIGCOMM 2011): 30 minutes are a choice. A packet has 40 bytes of headers (IPv4 and TCP), a
-record 22 (RFC 8446, 5.2).
+idle connections after less than five minutes to more than thirty (Wang et al., *An Untold Story of
+Middleboxes in Cellular Networks*, SIGCOMM 2011): 30 minutes are a choice. A packet has 40 bytes of headers
+(IPv4 and TCP), a record 22 (RFC 8446, 5.2).
 """
 
 
