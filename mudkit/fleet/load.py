@@ -125,7 +125,7 @@ class Load:
         now_us = self._world.now_us
         for number, slot in sorted(self.slots.items()):
             start_us = number * _SLOT_US
-            if start_us > now_us:  # a worker will be busy then
+            if start_us >= now_us:  # a worker will be busy then
                 return
             length_us = min(_SLOT_US, now_us - start_us) * self.profile.workers
             yield (
@@ -133,7 +133,7 @@ class Load:
                 start_us,
                 slot.served,
                 slot.lost,
-                min(slot.busy_us / length_us, 1.0) if length_us else 0.0,
+                min(slot.busy_us / length_us, 1.0),
                 slot.waited_us / max(slot.served, 1) / US_PER_S,
                 slot.max_wait_us / US_PER_S,
                 slot.max_waiting,
