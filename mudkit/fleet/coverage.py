@@ -33,8 +33,8 @@ RATE_STEPS: Final = (
     (76 / 91, 9 / 54),
     (91 / 91, 6 / 54),
 )
-"""Share of the range up to which a link has a share of its rate: the steps of IEEE 802.11g, at the distances (27
-to 91 m) of the data sheet of Cisco's Aironet 1200 indoors."""
+"""Share of the range up to which a link has a share of its rate: the steps of IEEE 802.11g, at the distances
+(27 to 91 m) of the data sheet of Cisco's Aironet 1200 indoors."""
 
 
 def rate_share(distance_m: float, range_m: float) -> float:

@@ -38,7 +38,7 @@ _SLOT_US: Final = 60 * US_PER_S
 @check_arguments
 @dataclass(frozen=True)
 class ServerProfile:
-    """How long a server takes for its events.
+    """Times that a server takes for its events, and what waits for it.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Inboxes(Scenario):
 
     Parameters
     ----------
-    devices, hours, link, outage, mobility, every_s, items, size_bytes, expires_s, reads, start
+    devices, hours, link, outage, mobility, every_s, items, size_bytes, expires_s, reads, start, transport
         As in :class:`mudkit.experiment.Scenario`.
     loss_share, repeat_share, delay_share, delay_s : float
         As in :meth:`mudkit.fleet.Faults.messages`.
