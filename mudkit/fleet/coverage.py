@@ -109,7 +109,7 @@ class Coverage:
             self.follow(device)
 
     def add_device(self, device: Device) -> None:
-        """Let a device roam from now on."""
+        """Add a device that roams from now on."""
         self._cellular[device] = device.network
         device.on_place = self.follow
         self.follow(device)

@@ -511,9 +511,9 @@ class World(Clock):
         """Forward a message after its way; there is none if neither host is a server with a place."""
         way_us = least_us
         if target is not None and (origin.at is not None or target.host.at is not None):
-            here, there = origin.loc, target.host.loc
-            if here is not None and there is not None:
-                way_us += travel_us(here, there)
+            begin, end = origin.loc, target.host.loc
+            if begin is not None and end is not None:
+                way_us += travel_us(begin, end)
         if way_us:
             self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
         else:

@@ -182,7 +182,7 @@ class Connections:
             connection.waiting.append(transfer)
 
     def lets_in(self, transfer: Transfer, device: Host) -> bool:
-        """Return whether what has come as far as a device's network reaches the device."""
+        """Return whether a message at the edge of a device's network reaches the device."""
         if device.lets_in:
             return True
         trip = transfer.message
@@ -191,7 +191,7 @@ class Connections:
         return self._find(transfer.sender.host, device) is not None
 
     def receive(self, transfer: Transfer, trip: Trip) -> None:
-        """Answer one way of a round trip, or go on after the way back."""
+        """Answer one way of a round trip, or continue after the way back."""
         connection = trip.connection
         if connection.is_closed:
             return
@@ -243,7 +243,7 @@ class Connections:
         return connection
 
     def _continue_handshake(self, connection: Connection) -> None:
-        """Make the next round trip; after the last, send what waits."""
+        """Begin the next round trip; after the last, send what waits."""
         trip = next(connection.trips, None)
         if trip is not None:
             there_bytes, back_bytes = trip

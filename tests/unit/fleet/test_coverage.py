@@ -20,7 +20,7 @@ WIFI = LINKS["wifi"]
 
 
 def at(east_m: float) -> tuple[float, float]:
-    """Return a place on the equator, so many metres east of Greenwich."""
+    """Return a place on the equator, some metres east of Greenwich."""
     return (0.0, east_m / 1000.0 / KM_PER_DEGREE)
 
 

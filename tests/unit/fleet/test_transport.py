@@ -236,7 +236,7 @@ steps = st.lists(
 @examples(40)
 @given(steps=steps)
 def test_connections_are_as_in_a_model(steps: Any) -> None:
-    """Who has sent to whom within a minute: written down plainly."""
+    """The model: which device has sent to which server within a minute."""
     stage = Stage(PLAIN)
     used_s: dict[tuple[str, str], float] = {}
     handshakes = {"ann": 0, "bob": 0}
