@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mudkit import figures, units
 from mudkit.errors import TraceContentError
 from mudkit.figures import density
-from mudkit.figures.geometry import Frame
 from mudkit.trace.profile import FINEST, finest_cells
 from mudkit.trace.summaries import summarise
 from mudkit.units import from_mercator
@@ -127,7 +126,8 @@ def test_no_position_is_refused():
 def test_streets_become_finer_and_stay_small():
     random = np.random.default_rng(2)
     lat, lon = 48.1 + random.normal(0, 0.05, 50_000), 11.6 + random.normal(0, 0.05, 50_000)
-    pictures = density._streets(lat, lon, Frame.around([(lat, lon)]))
+    streets = data_of(figures.density_map(table(lat, lon)), "streets")
+    pictures = streets["pictures"]
     assert pictures
     assert sum(len(picture["url"]) for picture in pictures) < density.MAX_PICTURE_BYTES + 100 * len(pictures)
     widths_km = [
