@@ -161,14 +161,14 @@ def _plan_undated(table: str, files: Sequence[File]) -> Iterator[tuple[int, Merg
         yield size, Merge(table, None, number, (), tuple(names))
 
 
-def merge(job: Job, merges: Iterable[Merge]) -> list[File]:
-    """Write files of the trace."""
+def merge(job: Job, merges: Iterable[Merge], format: str = "parquet") -> list[File]:  # noqa: A002
+    """Write files of the trace in a format."""
     files: list[File] = []
     for of in merges:
         folder = of.table if of.date is None else f"{of.table}/date={of.date}"
         places = [job.path / name for name in of.files]
         # The size was estimated, and a little more than a file's is no reason for a second one.
-        with PartWriter(job, folder, f"{of.number:05d}", file_bytes=2 * FILE_BYTES) as writer:
+        with PartWriter(job, folder, f"{of.number:05d}", 2 * FILE_BYTES, format) as writer:
             if of.date is None:
                 for place in places:
                     for number in range(_metadata(place).num_row_groups):
