@@ -1,4 +1,4 @@
-"""Pipeline commands, killed with SIGKILL: 30 times in the soak, and executors of a cluster besides.
+"""Pipeline commands, killed with SIGKILL: one of them once in `make test`, 30 times in the soak, and executors too.
 
 A life is one `mudkit pipeline JOB`, killed after it has finished a number of further parts and, for half of
 them, a fraction of a part's time later: with its child processes, or only its Java, or only its Python (tasks
@@ -131,9 +131,9 @@ def read_rows(path: Path) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cabs(tmp_path_factory: pytest.TempPathFactory, scaled: Callable[[float, float], float]) -> Path:
     """Generate a trace of ten days as 16 files in the format of the taxi archive."""
-    loaded = trace.generate(cars=16, days=10, seed=3, interval_s=60)
+    loaded = trace.generate(cars=16, days=10, seed=3, interval_s=scaled(60.0, 240.0))
     archive = tmp_path_factory.mktemp("killed") / "cabs"
     archive.mkdir()
     table = loaded.positions.sort_by([("device", "ascending"), ("ts", "ascending")])
@@ -165,7 +165,7 @@ def test_killed_jobs_resume_and_give_the_same_output(
     tmp_path: Path,
     scaled: Callable[[int, int], int],
 ) -> None:
-    lives = scaled(KILLS[job], 2)
+    lives = scaled(KILLS[job], 1)
     chance = random.Random(f"kills of {job}")
     out = tmp_path / "out"
     chain = Chain(job, cabs if job == "ingest" else folder, out)
@@ -173,7 +173,7 @@ def test_killed_jobs_resume_and_give_the_same_output(
     finished: dict[str, int] = {}
     with chain:
         for number in range(lives):
-            is_last = number == lives - 1
+            is_last = number == lives - 1 and lives > 1
             # Sometimes early: in the first part of a life, or before it.
             further_parts = min(chance.choice(FURTHER_PARTS[job]), max(0, PARTS[job] - 2 - len(finished)))
             further_parts = further_parts or int(number == 0)  # so that later lives find finished parts
@@ -191,7 +191,7 @@ def test_killed_jobs_resume_and_give_the_same_output(
             now = chain.parts()
             assert finished.items() <= now.items(), "a finished part was done again"
             finished = now
-        assert lost >= lives - 1
+        assert lost >= max(1, lives - 1)
         assert finished
         if not chain.is_complete():
             process = chain.start()

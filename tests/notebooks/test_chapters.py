@@ -69,6 +69,16 @@ def run_nbval(notebooks, folder):
     )  # fmt: skip
 
 
+SPARK_CHAPTERS = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
+"""Chapters that start Spark, which takes as long as most chapters."""
+
+
+def mark_chapters(*, spark, others=None):
+    """Return all chapters as parameters, with one mark for those that start Spark and one for the others."""
+    marks = {file: spark if file.stem in SPARK_CHAPTERS else others for file in CHAPTERS}
+    return [pytest.param(file, marks=mark or (), id=file.stem) for file, mark in marks.items()]
+
+
 @pytest.fixture(params=CHAPTERS, ids=lambda file: file.stem)
 def chapter(request):
     return request.param
@@ -176,35 +186,58 @@ SEEDS = "seeds=range(seed, seed + 3)"
 
 
 def read_for_run(chapter, scaled):
-    notebook = with_solutions(nbformat.read(chapter, as_version=4))
+    notebook = nbformat.read(chapter, as_version=4)
     for cell in select_code_cells(notebook):
         if CHECKED not in cell.metadata.get("tags", []):
             cell.source = cell.source.replace(SEEDS, scaled(SEEDS, "seeds=[seed]"))
     return notebook
 
 
+def list_chapters(session, *tests):
+    """Return the chapters that a run has selected for any of some tests."""
+    names = {test.__name__ for test in tests}
+    items = [item for item in session.items if getattr(item, "originalname", "") in names]
+    return list(dict.fromkeys(item.callspec.params["chapter"] for item in items))
+
+
 @pytest.fixture(scope="module")
 def executed(request, tmp_path_factory, scaled):
     """Return the output of nbval for all selected chapters, and the results of its cells by chapter."""
-    name = test_chapter_reproduces_its_outputs_and_its_solutions_pass.__name__
-    items = [item for item in request.session.items if getattr(item, "originalname", "") == name]
-    chapters = [item.callspec.params["chapter"] for item in items]
+    outputs, solutions = test_chapter_reproduces_its_outputs, test_solutions_of_a_chapter_pass
+    notebooks = {
+        chapter.name: read_for_run(chapter, scaled)
+        for chapter in list_chapters(request.session, outputs, solutions)
+    }
+    for chapter in list_chapters(request.session, solutions):
+        with_solutions(notebooks[chapter.name])
     folder = tmp_path_factory.mktemp("executed")
-    result = run_nbval({chapter.name: read_for_run(chapter, scaled) for chapter in chapters}, folder)
-    cells = {chapter.name: [] for chapter in chapters}
+    result = run_nbval(notebooks, folder)
+    cells = {name: [] for name in notebooks}
     for case in ElementTree.parse(folder / "notebooks" / "report.xml").iter("testcase"):
         cells[case.attrib["classname"]].append(case)
-    return result.stdout, cells
+    assert {name: len(of) for name, of in cells.items()} == {
+        name: len(select_code_cells(notebook)) for name, notebook in notebooks.items()
+    }, result.stdout[-6000:]
+    return cells
 
 
-def test_chapter_reproduces_its_outputs_and_its_solutions_pass(executed, chapter, scaled):
-    output, cells = executed
-    assert len(cells[chapter.name]) == len(select_code_cells(read_for_run(chapter, scaled))), output[-6000:]
-    problems = [f"{case.attrib['name']}: {child.text}" for case in cells[chapter.name] for child in case]
-    assert not problems, "\n\n".join(problems)
+def list_problems(cells):
+    return "\n\n".join(f"{case.attrib['name']}: {child.text}" for case in cells for child in case)
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("chapter", mark_chapters(spark=pytest.mark.soak(keep=1)))
+def test_chapter_reproduces_its_outputs(executed, chapter, scaled):
+    assert not list_problems(executed[chapter.name][: len(select_code_cells(read_for_run(chapter, scaled)))])
+
+
+@pytest.mark.parametrize("chapter", mark_chapters(spark=pytest.mark.soak, others=pytest.mark.soak(keep=3)))
+def test_solutions_of_a_chapter_pass(executed, chapter, scaled):
+    solutions = executed[chapter.name][len(select_code_cells(read_for_run(chapter, scaled))) :]
+    assert solutions
+    assert not list_problems(solutions)
+
+
+@pytest.mark.soak
 def test_wrong_character_in_an_output_is_detected(chapter, tmp_path):
     notebook = nbformat.read(chapter, as_version=4)
     last = select_code_cells(notebook, CHECKED)[0]
@@ -220,19 +253,19 @@ def test_wrong_character_in_an_output_is_detected(chapter, tmp_path):
     assert "1 failed" in result.stdout
 
 
-def test_solution_that_does_not_pass_is_detected(tmp_path):
+def test_wrong_output_and_solution_that_does_not_pass_are_detected(tmp_path):
     wrong = ["Verdict('Not yet.')", "1 // 0", "None"]
     solution = "<details><summary>A solution</summary>\n\n```python\n# judge(\n{}\n```\n</details>"
     new = nbformat.v4
     cells = [new.new_code_cell("class Verdict(str):\n    __repr__ = str.__str__")]
+    for number in (5, 6):
+        output = new.new_output("execute_result", data={"text/plain": str(number)}, execution_count=1)
+        cells.append(new.new_code_cell("2 + 3", outputs=[output], metadata={"tags": [CHECKED]}))
     cells += [new.new_markdown_cell(solution.format(shown)) for shown in [*wrong, "Verdict('Passed.')"]]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = with_solutions(new.new_notebook(cells=cells, metadata=kernel))
     result = run_nbval({"planted.ipynb": notebook}, tmp_path)
-    assert f"{len(wrong) + 1} failed" in result.stdout, "each check, and the cell that raises an exception"
-
-
-SPARK_CHAPTERS = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
+    assert f"{len(wrong) + 2} failed" in result.stdout, "the output, each check, and the cell that raises"
 
 
 @pytest.mark.parametrize(

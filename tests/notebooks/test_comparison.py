@@ -191,7 +191,10 @@ def test_periods_of_recorded_taxis_are_compared(cabspotting, command):
 @pytest.mark.parametrize(
     "template",
     [
-        pytest.param(name, marks=[pytest.mark.soak] if name in ("cache_policy", "scoreboard") else [])
+        pytest.param(
+            name,
+            marks=pytest.mark.soak if name in ("cache_policy", "scoreboard") else pytest.mark.soak(keep=1),
+        )
         for name in TEMPLATES
     ],
 )
