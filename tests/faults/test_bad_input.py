@@ -120,7 +120,7 @@ def test_report_refuses_trace_without_reads(tmp_path):
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize("version", ["8", "none"])
 def test_old_or_missing_java_is_one_clear_error(tmp_path, version):
     """Set JAVA_HOME to an old or a missing Java; no other one is used instead."""
@@ -163,7 +163,7 @@ def big(tmp_path):
     return file
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "ingest"]], ids=["load", "ingest"])
 def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     result = mudkit(*job, big, "--out", tiny_disk / "out", cwd=big.parent)
@@ -171,7 +171,7 @@ def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     assert list(tiny_disk.iterdir()) == []
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize(
     "job",
     [["trace", "load"], ["pipeline", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],
