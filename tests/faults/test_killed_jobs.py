@@ -131,9 +131,9 @@ def read_rows(path: Path) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def cabs(tmp_path_factory: pytest.TempPathFactory, scaled: Callable[[float, float], float]) -> Path:
+def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generate a trace of ten days as 16 files in the format of the taxi archive."""
-    loaded = trace.generate(cars=16, days=10, seed=3, interval_s=scaled(60.0, 240.0))
+    loaded = trace.generate(cars=16, days=10, seed=3, interval_s=60)
     archive = tmp_path_factory.mktemp("killed") / "cabs"
     archive.mkdir()
     table = loaded.positions.sort_by([("device", "ascending"), ("ts", "ascending")])
