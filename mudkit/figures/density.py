@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.checks import check_arguments
-from mudkit.figures.cities import ATTRIBUTION, cities_within
 from mudkit.figures.geometry import Frame
 from mudkit.figures.map_page import Grid, add_call, density_png, map_with_ground
 from mudkit.figures.style import ramp
 from mudkit.figures.tables import Floats, places
+from mudkit.places import ATTRIBUTION, cities_within
 from mudkit.units import EARTH_RADIUS_KM, to_mercator
 
 MAX_CELLS: Final = 16_000
