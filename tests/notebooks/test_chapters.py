@@ -73,12 +73,6 @@ SPARK_CHAPTERS = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "1
 """Chapters that start Spark, which takes as long as most chapters."""
 
 
-def mark_chapters(*, spark, others=None):
-    """Return all chapters as parameters, with one mark for those that start Spark and one for the others."""
-    marks = {file: spark if file.stem in SPARK_CHAPTERS else others for file in CHAPTERS}
-    return [pytest.param(file, marks=mark or (), id=file.stem) for file, mark in marks.items()]
-
-
 @pytest.fixture(params=CHAPTERS, ids=lambda file: file.stem)
 def chapter(request):
     return request.param
@@ -186,55 +180,39 @@ SEEDS = "seeds=range(seed, seed + 3)"
 
 
 def read_for_run(chapter, scaled):
-    notebook = nbformat.read(chapter, as_version=4)
+    notebook = with_solutions(nbformat.read(chapter, as_version=4))
     for cell in select_code_cells(notebook):
         if CHECKED not in cell.metadata.get("tags", []):
             cell.source = cell.source.replace(SEEDS, scaled(SEEDS, "seeds=[seed]"))
     return notebook
 
 
-def list_chapters(session, *tests):
-    """Return the chapters that a run has selected for any of some tests."""
-    names = {test.__name__ for test in tests}
-    items = [item for item in session.items if getattr(item, "originalname", "") in names]
-    return list(dict.fromkeys(item.callspec.params["chapter"] for item in items))
-
-
 @pytest.fixture(scope="module")
 def executed(request, tmp_path_factory, scaled):
     """Return the output of nbval for all selected chapters, and the results of its cells by chapter."""
-    outputs, solutions = test_chapter_reproduces_its_outputs, test_solutions_of_a_chapter_pass
-    notebooks = {
-        chapter.name: read_for_run(chapter, scaled)
-        for chapter in list_chapters(request.session, outputs, solutions)
-    }
-    for chapter in list_chapters(request.session, solutions):
-        with_solutions(notebooks[chapter.name])
+    name = test_chapter_reproduces_its_outputs_and_its_solutions_pass.__name__
+    items = [item for item in request.session.items if getattr(item, "originalname", "") == name]
+    chapters = [item.callspec.params["chapter"] for item in items]
     folder = tmp_path_factory.mktemp("executed")
-    result = run_nbval(notebooks, folder)
-    cells = {name: [] for name in notebooks}
+    result = run_nbval({chapter.name: read_for_run(chapter, scaled) for chapter in chapters}, folder)
+    cells = {chapter.name: [] for chapter in chapters}
     for case in ElementTree.parse(folder / "notebooks" / "report.xml").iter("testcase"):
         cells[case.attrib["classname"]].append(case)
-    assert {name: len(of) for name, of in cells.items()} == {
-        name: len(select_code_cells(notebook)) for name, notebook in notebooks.items()
-    }, result.stdout[-6000:]
-    return cells
+    return result.stdout, cells
 
 
-def list_problems(cells):
-    return "\n\n".join(f"{case.attrib['name']}: {child.text}" for case in cells for child in case)
-
-
-@pytest.mark.parametrize("chapter", mark_chapters(spark=pytest.mark.soak(keep=1)))
-def test_chapter_reproduces_its_outputs(executed, chapter, scaled):
-    assert not list_problems(executed[chapter.name][: len(select_code_cells(read_for_run(chapter, scaled)))])
-
-
-@pytest.mark.parametrize("chapter", mark_chapters(spark=pytest.mark.soak, others=pytest.mark.soak(keep=3)))
-def test_solutions_of_a_chapter_pass(executed, chapter, scaled):
-    solutions = executed[chapter.name][len(select_code_cells(read_for_run(chapter, scaled))) :]
-    assert solutions
-    assert not list_problems(solutions)
+@pytest.mark.parametrize(
+    "chapter",
+    [
+        pytest.param(file, marks=pytest.mark.soak(keep=1 if file.stem in SPARK_CHAPTERS else 4), id=file.stem)
+        for file in CHAPTERS
+    ],
+)
+def test_chapter_reproduces_its_outputs_and_its_solutions_pass(executed, chapter, scaled):
+    output, cells = executed
+    assert len(cells[chapter.name]) == len(select_code_cells(read_for_run(chapter, scaled))), output[-6000:]
+    problems = [f"{case.attrib['name']}: {child.text}" for case in cells[chapter.name] for child in case]
+    assert not problems, "\n\n".join(problems)
 
 
 @pytest.mark.soak
@@ -260,7 +238,8 @@ def test_wrong_output_and_solution_that_does_not_pass_are_detected(tmp_path):
     cells = [new.new_code_cell("class Verdict(str):\n    __repr__ = str.__str__")]
     for number in (5, 6):
         output = new.new_output("execute_result", data={"text/plain": str(number)}, execution_count=1)
-        cells.append(new.new_code_cell("2 + 3", outputs=[output], metadata={"tags": [CHECKED]}))
+        tagged = {"execution_count": 1, "metadata": {"tags": [CHECKED]}}
+        cells.append(new.new_code_cell("2 + 3", outputs=[output], **tagged))
     cells += [new.new_markdown_cell(solution.format(shown)) for shown in [*wrong, "Verdict('Passed.')"]]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = with_solutions(new.new_notebook(cells=cells, metadata=kernel))
