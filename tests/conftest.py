@@ -174,6 +174,11 @@ def pytest_collection() -> Iterator[object]:
         gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Return to the collector what was left out, for the end of the process."""
+    gc.unfreeze()
+
+
 def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
     """Select the tests marked `soak(keep=n)` that `make test` runs: n of each function or group."""
     groups: dict[tuple[Path, str, int], list[pytest.Item]] = {}

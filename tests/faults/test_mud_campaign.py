@@ -94,7 +94,7 @@ def test_result_is_independent_of_the_number_of_processes():
 
 
 def test_trial_hears_of_a_removal_before_its_record():
-    """A continuous read is told that its record was removed, which has no value, while a trial waits for one."""
+    """A continuous read hears that its record was removed, which has no value, while a trial waits for one."""
     assert play(63867).problems == []
 
 
