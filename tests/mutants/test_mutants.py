@@ -83,7 +83,7 @@ def test_process_in_this_folder():
 """
 SETTINGS = """
 [tool.pytest.ini_options]
-addopts = "--import-mode=importlib"
+addopts = "--import-mode=importlib -p no:nbval"
 
 [tool.coverage.run]
 source_pkgs = ["mudkit"]
@@ -200,6 +200,7 @@ def test_survivors_are_named_unless_they_are_listed(project):
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("package", "function", "kind", "by"),
     [
