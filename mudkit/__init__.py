@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from mudkit.display import show
     from mudkit.files import work_folder
+    from mudkit.fleet import ServerProfile
     from mudkit.lab import Lab
     from mudkit.tokens import Authority
 else:
@@ -37,6 +38,7 @@ else:
 __all__ = [
     "Authority",
     "Lab",
+    "ServerProfile",
     "__version__",
     "consistency",
     "errors",

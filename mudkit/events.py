@@ -18,6 +18,7 @@ from mudkit.checks import described
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.places import Place
     from mudkit.tokens import Authority
 
 _T = TypeVar("_T")
@@ -450,8 +451,8 @@ class Network(Protocol):
         """Failures so far: ``device, ts, detail, system``."""
         ...
 
-    def server(self, name: str) -> Host:
-        """Return the server of that name; it is added if there is none."""
+    def server(self, name: str, *, at: Place | None = None) -> Host:
+        """Return the server of that name; it is added if there is none. ``at``: its place, degrees."""
         ...
 
 

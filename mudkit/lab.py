@@ -17,9 +17,14 @@ from mudkit.checks import Range, check_arguments, number
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
+from mudkit.fleet.coverage import AccessPoint
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
+from mudkit.fleet.link import profile_of
+from mudkit.fleet.load import LOAD_COLUMNS, Load, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
+from mudkit.fleet.transport import Transport, transport_of
+from mudkit.places import Place, parse_place
 from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
@@ -58,6 +63,9 @@ class Lab(Displayed):
         Seed of all randomness: a whole number of 64 bits, which may be negative.
     start : str or datetime
         Date and time at which virtual time begins; UTC unless it names another zone.
+    transport : str or Transport
+        What messages cost besides their own bytes: ``messages`` (nothing), ``https`` or ``mqtt``
+        (:data:`mudkit.fleet.transport.TRANSPORTS`): headers, handshakes, and connections that are forgotten.
     record_messages : bool
         Record every message and transfer; a run of millions of them is faster without.
     record_exposure : bool
@@ -66,7 +74,7 @@ class Lab(Displayed):
     Raises
     ------
     ParameterError
-        The seed is no whole number of 64 bits, or the start is no time.
+        The seed is no whole number of 64 bits, the start is no time, or there is no such transport.
 
     Attributes
     ----------
@@ -95,10 +103,14 @@ class Lab(Displayed):
         seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
         *,
         start: str | dt.datetime = START,
+        transport: str | Transport = "messages",
         record_messages: bool = True,
         record_exposure: bool = False,
     ) -> None:
+        carrier = transport_of(transport)
         self.world = World(seed)
+        if carrier is not None:
+            self.world.carry_over(carrier)
         self.start_us = epoch_us(start)
         self.devices: dict[str, Device] = {}
         self.faults = Faults(self.world)
@@ -118,13 +130,15 @@ class Lab(Displayed):
         self,
         name: str,
         link: str | LinkReplay = "lte",
-        at: tuple[float, float] | None = None,
+        at: str | Place | None = None,
         *,
         mobility: str | Mobility | None = None,
         outage: float | Outages | OutageLog = 0.0,
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
+        inbound: bool | None = None,
+        roam: bool = False,
         storage: str | os.PathLike[str] | None = None,
         **context: Any,
     ) -> Device:
@@ -137,8 +151,9 @@ class Lab(Displayed):
         link : str or LinkReplay
             ``wifi``, ``lte``, ``umts_3g``, ``edge``, or ``ideal``, which has neither latency nor limit; or
             measured throughput, over LTE.
-        at : (float, float), optional
-            Latitude and longitude, degrees; for a device that moves pass ``mobility`` instead.
+        at : str or (float, float), optional
+            Name of a city, or latitude and longitude in degrees; for a device that moves pass ``mobility``
+            instead.
         mobility : str or Mobility, optional
             ``waypoint``, ``manhattan``, ``commute``, or a model such as ``Replay(trace)``.
         outage : float, Outages or OutageLog
@@ -150,6 +165,11 @@ class Lab(Displayed):
             Energy of its full battery; the device is switched off when it is empty. None: it is on a charger.
         base_mw : float
             Power of the device without its radio.
+        inbound : bool, optional
+            Whether any host can begin to send to it. If not, those can to which it has a connection; what
+            others send fails. None: it lets nobody in if the lab has a transport with connections.
+        roam : bool
+            Whether it uses access points (:meth:`access_point`) where it is in range of one.
         storage : path-like, optional
             Folder for the stores of its machines; existing stores are used. By default they are in memory.
         **context
@@ -176,6 +196,8 @@ class Lab(Displayed):
             every_s=every_s,
             battery_j=battery_j,
             base_mw=base_mw,
+            inbound=inbound,
+            roam=roam,
             context=context,
         )
         device = self._add(group)[0]
@@ -192,6 +214,8 @@ class Lab(Displayed):
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
+        inbound: bool | None = None,
+        roam: bool = False,
         prefix: str = "phone",
         **context: Any,
     ) -> list[Device]:
@@ -203,7 +227,7 @@ class Lab(Displayed):
             Number of devices, from 1 to 1,000,000.
         prefix : str
             Beginning of their names, before the dash and the number.
-        mobility, link, outage, every_s, battery_j, base_mw, **context
+        mobility, link, outage, every_s, battery_j, base_mw, inbound, roam, **context
             As in :meth:`device`.
 
         Raises
@@ -224,6 +248,8 @@ class Lab(Displayed):
             every_s=every_s,
             battery_j=battery_j,
             base_mw=base_mw,
+            inbound=inbound,
+            roam=roam,
             context=context,
         )
         return self._add(group)
@@ -262,7 +288,14 @@ class Lab(Displayed):
         length_s = hours * 3600
         return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
 
-    def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:
+    def server(
+        self,
+        name: str,
+        storage: str | os.PathLike[str] | None = None,
+        *,
+        at: str | Place | None = None,
+        profile: ServerProfile | None = None,
+    ) -> Host:
         """Return the server of a name; it is added if there is none.
 
         Parameters
@@ -271,11 +304,18 @@ class Lab(Displayed):
             A name that no device has.
         storage : path-like, optional
             As in :meth:`device`.
+        at : str or (float, float), optional
+            Its place: name of a city, or latitude and longitude in degrees. Messages between it and what has
+            a place, too, take the time of their way (:func:`mudkit.places.travel_us`). By default it is near
+            everything.
+        profile : ServerProfile, optional
+            How long it takes for its events, and how many may wait. By default they take no time. Give it
+            before anything is sent to the server.
 
         Raises
         ------
         ParameterError
-            The name is not usable, or a device has it.
+            The name is not usable, or a device has it; there is no such city.
         """
         host = self.world.hosts.get(check_host_name(name))
         if isinstance(host, Device):
@@ -288,7 +328,47 @@ class Lab(Displayed):
         server = host or self.world.add_server(name)
         if storage is not None:
             server.storage = Path(storage)
+        if at is not None:
+            server.at = parse_place("at", at)
+        if profile is not None:
+            server.load = Load(server, profile)
         return server
+
+    def access_point(
+        self,
+        name: str,
+        at: str | Place,
+        range_m: Annotated[float, Range(1e-3, 1e6)],
+        link: str = "wifi",
+    ) -> AccessPoint:
+        """Add an access point, which devices with ``roam=True`` use while they are in its range.
+
+        Parameters
+        ----------
+        name : str
+            A name that no other access point has.
+        at : str or (float, float)
+            Name of a city, or latitude and longitude in degrees.
+        range_m : float
+            Radius of its range, metres.
+        link : str
+            Kind of its network.
+
+        Raises
+        ------
+        ParameterError
+            The name is taken, there is no such place or link, or the range is not positive.
+        """
+        if check_host_name(name) in self.world.coverage.points:
+            raise ParameterError(
+                "An access point of this name exists already.",
+                where="name",
+                found=brief(name),
+                expected="a unique name",
+            )
+        point = AccessPoint(name, parse_place("at", at), range_m, profile_of(link))
+        self.world.coverage.add_point(point)
+        return point
 
     @property
     def now(self) -> dt.datetime:
@@ -379,6 +459,21 @@ class Lab(Displayed):
             There is no such table.
         """
         return to_frame(self.trace.table(table))
+
+    def server_load(self) -> pd.DataFrame:
+        """Return how busy servers with a profile were, minute by minute.
+
+        Columns: ``server, start, served`` (messages and timers that a worker took), ``lost`` (messages that
+        did not fit into the queue), ``busy_share`` (of the time of all workers), ``mean_wait_s, max_wait_s``
+        (for a worker), ``max_waiting`` (length of the queue). The last minute is as long as it has lasted.
+        Minutes in which nothing happened are not among them.
+        """
+        import pandas as pd
+
+        loads = [host.load for host in self.world.hosts.values() if host.load is not None]
+        frame = pd.DataFrame((row for load in loads for row in load.rows()), columns=list(LOAD_COLUMNS))
+        frame["start"] = pd.to_datetime(frame["start"] + self.start_us, unit="us", utc=True)
+        return frame
 
     def radio(self, device: str) -> pd.DataFrame:
         """Return the states of a device's radio so far: ``start, end, state, power_mw``.

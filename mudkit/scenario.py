@@ -13,6 +13,7 @@ from mudkit.checks import check_arguments, number, of_kind, whole_number
 from mudkit.errors import ParameterError
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
+from mudkit.fleet.transport import transport_of
 from mudkit.lab import START, Lab, epoch_us
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
@@ -40,7 +41,7 @@ class Scenario:
         Time after its creation in which an item is worth reading; None: for ever.
     loss_share, repeat_share, delay_share, delay_s : float
         As in :meth:`mudkit.fleet.Faults.messages`.
-    start : str
+    start, transport : str
         As in :class:`mudkit.lab.Lab`.
 
     Raises
@@ -64,6 +65,7 @@ class Scenario:
     delay_share: float = 0.0
     delay_s: float = 0.0
     start: str = START
+    transport: str = "messages"
 
     def __post_init__(self) -> None:
         whole_number("devices", self.devices, 1, 1_000_000)
@@ -77,15 +79,19 @@ class Scenario:
             number(name, getattr(self, name), 0.0, 1.0)
         number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
         epoch_us(self.start)
+        transport_of(self.transport)
         # Refuses what a lab would, before a run begins.
         Group(
             ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
-            every_s=self.every_s, battery_j=None, base_mw=BASE_MW, context={},
+            every_s=self.every_s, battery_j=None, base_mw=BASE_MW, inbound=None, roam=False, context={},
         )  # fmt: skip
 
     def describe(self) -> dict[str, str]:
         """Return all parameters of a run, in words."""
-        return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
+        given = {field.name: _text(getattr(self, field.name)) for field in fields(self)}
+        if self.transport == "messages":  # the default adds nothing
+            del given["transport"]
+        return given
 
 
 def require_mobility(scenario: Scenario, where: str, summary: str) -> None:
@@ -103,7 +109,13 @@ def build_lab(
     record_exposure: bool,
 ) -> Lab:
     """Return a lab with the phones of a scenario and its faults of messages."""
-    lab = Lab(seed, start=scenario.start, record_messages=record_messages, record_exposure=record_exposure)
+    lab = Lab(
+        seed,
+        start=scenario.start,
+        transport=scenario.transport,
+        record_messages=record_messages,
+        record_exposure=record_exposure,
+    )
     lab.fleet(
         scenario.devices,
         mobility=scenario.mobility,

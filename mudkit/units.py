@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zoneinfo
 from functools import lru_cache
+from math import asin, cos, radians, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,13 @@ def distance_km(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLi
     d_lambda = np.radians(lon2) - np.radians(lon1)
     h = np.sin(d_phi / 2) ** 2 + np.cos(phi1) * np.cos(phi2) * np.sin(d_lambda / 2) ** 2
     return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(h, 0.0, 1.0))))
+
+
+def apart_km(origin: tuple[float, float], destination: tuple[float, float]) -> float:
+    """Return the great-circle distance of two places in degrees; for many use :func:`distance_km`."""
+    phi, psi = radians(origin[0]), radians(destination[0])
+    h = sin((psi - phi) / 2) ** 2 + cos(phi) * cos(psi) * sin(radians(destination[1] - origin[1]) / 2) ** 2
+    return float(2 * EARTH_RADIUS_KM * asin(sqrt(min(h, 1.0))))
 
 
 def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:

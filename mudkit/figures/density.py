@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.checks import check_arguments
-from mudkit.figures.cities import ATTRIBUTION, cities_within
 from mudkit.figures.geometry import (
     MIN_SIDE_KM,
     MIN_TRIMMED,
@@ -29,6 +28,7 @@ from mudkit.figures.geometry import (
 from mudkit.figures.map_page import Grid, Ground, add_call, density_png, map_in_frame
 from mudkit.figures.style import ramp
 from mudkit.figures.tables import Floats, refuse_empty, refuse_off_sphere, with_place
+from mudkit.places import ATTRIBUTION, cities_within
 from mudkit.trace.profile import (
     FINEST,
     PARTS,

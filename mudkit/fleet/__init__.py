@@ -6,11 +6,14 @@ records. Modules, each of which imports only those above it:
 * ``clock``: virtual time and its event queue
 * ``bill``, ``energy``, ``link``: charges, radios, and the two directions of a device's link
 * ``store``: transactional stores of machines, in memory or in SQLite
+* ``load``: workers and queue of a server whose events take time
 * ``host``: hosts, the machines on them, and calls to these
 * ``device``: hosts with a link, a battery and a course
 * ``kernel``: the world: addresses, messages, events, effects and failures
 * ``unpacking``, ``exposure``: what each party could read of what it received or stored
 * ``recorder``: the tables of a run's trace
+* ``transport``: connections over which messages travel, and what they cost
+* ``coverage``: access points, which devices use while they are in range
 * ``group``: parameters, mobility, outages and measured links of new devices
 * ``faults``: injected faults
 """
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from mudkit.fleet.host import Host, Process
     from mudkit.fleet.kernel import World
     from mudkit.fleet.link import LINKS, Link, LinkProfile
+    from mudkit.fleet.load import ServerProfile
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -40,5 +44,6 @@ __all__ = [
     "Process",
     "Radio",
     "RadioProfile",
+    "ServerProfile",
     "World",
 ]

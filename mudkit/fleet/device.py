@@ -18,6 +18,7 @@ from mudkit.fleet.clock import Clock
 from mudkit.fleet.energy import Stretch
 from mudkit.fleet.host import Host, Process
 from mudkit.fleet.link import Link, profile_of
+from mudkit.places import Place, parse_place
 from mudkit.sources.courses import Course, Places
 
 if TYPE_CHECKING:
@@ -49,20 +50,6 @@ class Stationary:
     def move(self, lat: float, lon: float) -> None:
         """Set another place, which holds from now on."""
         self._lat, self._lon = np.array([lat]), np.array([lon])
-
-
-def parse_place(where: str, given: Any) -> tuple[float, float]:
-    """Return latitude and longitude in degrees, or raise ParameterError, which names ``where``."""
-    try:
-        lat, lon = (float(degrees) for degrees in given)
-        is_place = -90 <= lat <= 90 and -180 <= lon <= 180
-    except (TypeError, ValueError, OverflowError):
-        is_place = False
-    if not is_place:
-        raise ParameterError(
-            "This is no place.", where=where, found=brief(given), expected="(lat, lon) in degrees"
-        )
-    return lat, lon
 
 
 def check_battery(capacity_j: Any, base_mw: Any) -> None:
@@ -209,7 +196,7 @@ class Device(Host):
     link : Link
     """
 
-    __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move")
+    __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move", "on_place")
 
     link: Link
 
@@ -221,6 +208,8 @@ class Device(Host):
         self._addresses = 1
         self.course: Course | None = None
         """Its position over time; None: unknown."""
+        self.on_place: Callable[[Device], None] | None = None
+        """Called at each place; None: nobody follows it."""
         self.on_first_move: Callable[[Device], None] | None = None
         """Called at the first move of a device without a course, to start recording its positions."""
 
@@ -260,7 +249,7 @@ class Device(Host):
         return self.context | share
 
     @property
-    def loc(self) -> tuple[float, float] | None:
+    def loc(self) -> Place | None:
         """Latitude and longitude, degrees, as last measured; None: unknown."""
         return self.context.get("loc")
 
@@ -288,6 +277,12 @@ class Device(Host):
             return
         self.is_online = True
         self.world.on_link(self)
+        self._announce_link()
+
+    def _announce_link(self) -> None:
+        """Open the connections that it keeps again, and send its machines LinkUp."""
+        if self.world.connections is not None:
+            self.world.connections.reopen(self)
         self.broadcast(Process.build_link_up)
 
     def notify_bandwidth(self) -> None:
@@ -325,6 +320,8 @@ class Device(Host):
                 remedy="add it with at=…, or with a mobility of your own: Replay(trace)",
             )
         super().change_context(loc=loc)
+        if self.on_place is not None:
+            self.on_place(self)
 
     def change_context(self, **context: Any) -> None:
         """Change its context and notify its machines.
@@ -364,7 +361,7 @@ class Device(Host):
         self.world.readdress(self, address)
         self.world.on_incident(self, "moved", address)
         if self.is_online:
-            self.broadcast(Process.build_link_up)
+            self._announce_link()
 
     def change_network(self, link: str, address: str | None = None) -> None:
         """Switch to another kind of network, a ``link`` of :data:`~mudkit.fleet.link.LINKS`.

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
-from mudkit.fleet.device import Battery, Device, Stationary, check_battery, parse_place
+from mudkit.fleet.device import Battery, Device, Stationary, check_battery
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
+from mudkit.places import Place, parse_place
 from mudkit.sources.courses import Course, Mobility, Places
 from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import mobility_of
@@ -44,12 +45,14 @@ class Group:
         names: Sequence[str],
         *,
         link: str | LinkReplay,
-        at: tuple[float, float] | None,
+        at: str | Place | None,
         mobility: str | Mobility | None,
         outage: float | Outages | OutageLog,
         every_s: float,
         battery_j: float | None,
         base_mw: float,
+        inbound: bool | None,
+        roam: bool,
         context: Mapping[str, Any],
     ) -> None:
         self._names = [check_host_name(name) for name in names]
@@ -62,6 +65,14 @@ class Group:
         check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
         self._base_mw = base_mw
+        self._inbound, self._roam = inbound, roam
+        if roam and isinstance(link, LinkReplay):
+            raise ParameterError(
+                "A link that was measured belongs to one network.",
+                where="roam",
+                found="roam=True with a LinkReplay",
+                expected="a kind of link, such as lte",
+            )
         _check_no_misspelling(context)
         for field, what, is_set in (
             ("loc", "at= or mobility=", at is not None or mobility is not None),
@@ -95,6 +106,7 @@ class Group:
             device.course = course
             device.on_first_move = begin_motion
             device.context.update(self._context)
+            device.lets_in = world.connections is None if self._inbound is None else self._inbound
             if self._battery_j is not None:
                 device.battery = Battery(
                     world, device, partial(world.radio_mj, device), self._battery_j, self._base_mw
@@ -107,6 +119,9 @@ class Group:
             _MeasuredLink(world, device, capacity)
         if self._outages.share > 0:
             _follow_outages(world, devices, self._outages.switching(world.seed, names))
+        if self._roam:
+            for device in devices:
+                world.coverage.add_device(device)
         return devices
 
     def describe(self) -> dict[str, Any]:
@@ -200,6 +215,8 @@ class _Motion:
                 device.set_measured("loc", loc)
             else:  # saves a call for each device and interval
                 device.context["loc"] = loc
+            if device.on_place is not None:
+                device.on_place(device)
         self._on_places(self._names, places)
         until_us = self._course.until_us
         later_us = world.now_us + self._every_us

@@ -21,7 +21,9 @@ from mudkit.display import Displayed, Table, View, first_rows, one_line
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
 from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
 from mudkit.fleet.link import Link
+from mudkit.fleet.load import Load
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
+from mudkit.places import Place
 from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "address", "context", "is_on", "is_online", "last_op_id", "link", "name", "number", "processes",
-        "storage", "watched", "world",
+        "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
+        "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -68,6 +70,12 @@ class Host(Displayed):
         self.processes: list[Process] = []
         self.last_op_id = 0
         """Number of the last call here: calls on other hosts do not affect it."""
+        self.at: Place | None = None
+        """Place of a server, degrees; None: it is near everything."""
+        self.lets_in = True
+        """True if any host can begin to send to it; else only those to which it has a connection can."""
+        self.load: Load | None = None
+        """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which outlives this process; None: in memory."""
         self.watched: set[str] = set()
@@ -95,6 +103,11 @@ class Host(Displayed):
     def network(self) -> str:
         """Kind of its network: ``server``, since it has no link."""
         return "server"
+
+    @property
+    def loc(self) -> Place | None:
+        """Latitude and longitude, degrees; None: unknown."""
+        return self.at
 
     def install(
         self,
@@ -179,9 +192,13 @@ class Host(Displayed):
             self.world.schedule_event(process, event(process))
 
     def kill(self) -> None:
-        """Kill its machines; what they have committed stays."""
+        """Kill its machines; what they have committed stays, what waits for them fails."""
         for process in self.processes:
             process.kill()
+        if self.load is not None:
+            self.load.clear()
+        if self.world.connections is not None:
+            self.world.connections.close_all(self)
 
     def restart(self) -> None:
         """Restart its killed machines, with their stores as committed.

@@ -2,8 +2,9 @@
 
 It knows no system: a machine is something with ``handle``.
 
-A message of a device goes over the device's link to the current place of its address; from
-there over the link of the receiving device, or to a server at once. If it does not arrive, its sender gets
+A message of a device goes over the device's link to the current place of its address; from there over the
+link of the receiving device, or to a server. To or from a server that has a place it takes the time of the
+way (:func:`~mudkit.places.travel_us`). If it does not arrive, its sender gets
 :class:`~mudkit.events.SendFailed`.
 """
 
@@ -31,10 +32,13 @@ from mudkit.events import (
 )
 from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
+from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.store import Killed
+from mudkit.fleet.transport import Connections, Transport, Trip
+from mudkit.places import travel_us
 from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
@@ -56,10 +60,13 @@ class World(Clock):
 
     ================  =================================================================================
     ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``_put_on_link``  put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
+    ``_travel``       it takes the time of its way to or from a server, if that has a place
     ``_forward``      find the machine at its address; if on a device, ``_put_on_link`` of that device
-    ``_deliver``      make a ``Received`` of it, after the faults of ``fault_hook``, if the machine runs
+    ``_deliver``      after the faults of ``fault_hook``, wait for a worker of a server that has a load
+    ``_receive``      make a ``Received`` of it, if the machine runs
     ``_handle``       call the machine's ``handle``, commit its store, and carry out its effects
     ================  =================================================================================
 
@@ -98,8 +105,12 @@ class World(Clock):
         "_when_arrived",
         "_when_delivered",
         "_when_due",
+        "_when_fired",
         "_when_forwarded",
+        "_when_received",
         "at_address",
+        "connections",
+        "coverage",
         "hosts",
         "on_answer",
         "on_failure",
@@ -119,6 +130,10 @@ class World(Clock):
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
+        self.coverage = Coverage()
+        """Its access points, and the devices that use them."""
+        self.connections: Connections | None = None
+        """The connections of its hosts; None: messages need none."""
         self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
         """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
@@ -135,6 +150,7 @@ class World(Clock):
         # Bound once: there is one for each entry of the queue, and some entries are found by it.
         self._when_arrived, self._when_due = self._arrive, self._fire_timer
         self._when_forwarded, self._when_delivered = self._forward, self._deliver_delayed
+        self._when_received, self._when_fired = self._receive, self._pass_timer
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send,
             SetTimer: self._set_timer,
@@ -203,6 +219,8 @@ class World(Clock):
         for new, process in moved.items():
             process.address = new
             self.at_address[new] = process
+        if self.connections is not None:
+            self.connections.close_all(host)
         self._addresses.discard(host.address)
         self._addresses.add(address)
         host.address = address
@@ -355,7 +373,15 @@ class World(Clock):
         self.event_queue.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
     def _fire_timer(self, timer: tuple[Process, str]) -> None:
-        """Send TimerFired to a machine, unless the timer was set again or cancelled."""
+        """Fire a timer that is due; on a server with a load, when a worker takes it."""
+        load = timer[0].host.load
+        if load is None:
+            self._pass_timer(timer)
+        elif timer[0].timers.get(timer[1]) is timer:
+            load.add_timer(self._when_fired, timer)
+
+    def _pass_timer(self, timer: tuple[Process, str]) -> None:
+        """Pass TimerFired to a machine, unless the timer was set again or cancelled."""
         process, name = timer
         if process.timers.get(name) is timer:  # not one that was set since
             del process.timers[name]
@@ -380,22 +406,50 @@ class World(Clock):
     def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
         """Set the callback for faults at delivery; None: every message that arrives is delivered once."""
         self._fault_hook = fault_hook
-        self._deliver_now = self._deliver if fault_hook is None else self._deliver_through_hook
+        self._choose_delivery()
+
+    def carry_over(self, transport: Transport) -> None:
+        """Carry messages over connections from now on; to be called before anything is sent."""
+        self.connections = Connections(self, transport)
+        self._choose_delivery()
+
+    def _choose_delivery(self) -> None:
+        """Choose what is called for a message that has crossed a link, or reached a server."""
+        if self.connections is not None:
+            self._deliver_now = self._deliver_over_connections
+        else:
+            self._deliver_now = self._deliver if self._fault_hook is None else self._deliver_through_hook
+
+    def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
+        """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
+        trip = transfer.message
+        if isinstance(trip, Trip) and self.connections is not None:
+            self.connections.receive(transfer, trip)
+        elif self._fault_hook is None:
+            self._deliver(transfer, link)
+        else:
+            self._deliver_through_hook(transfer, link)
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
         """Record a transfer that a cut of its link has ended, and notify its sender."""
         if self.on_leg is not None:
             self.on_leg(leg, sent_bytes, True)
-        self._fail_transfer(leg.transfer, "cut")
+        self.fail_transfer(leg.transfer, "cut")
 
     def transfers_under_way(self) -> list[Transfer]:
-        """Return the messages that are on a link, between servers, or delayed by a fault."""
+        """Return the messages that are on a link, on their way, delayed by a fault, or wait at a server."""
         transfers = [argument for *_, action, argument in self.event_queue if action is self._when_forwarded]
         transfers += [
             argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
         ]
+        if self.connections is not None:
+            transfers += self.connections.waiting()
+        for host in self.hosts.values():
+            if host.load is not None:
+                transfers += host.load.transfers()
         links = [host.link for host in self.hosts.values() if host.link is not None]
         transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
+        transfers = [transfer for transfer in transfers if not isinstance(transfer.message, Trip)]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def _send(self, process: Process, effect: Send) -> None:
@@ -406,16 +460,31 @@ class World(Clock):
         )
         host = process.host
         if not host.is_online:
-            self._fail_transfer(transfer, "no link")
+            self.fail_transfer(transfer, "no link")
         elif host.link is not None:
-            self._put_on_link(transfer, host.link.up)
+            target = None if self.connections is None else self.at_address.get(to)
+            if target is None or self.connections is None:
+                self._put_on_link(transfer, host.link.up)
+            else:
+                self.connections.send(transfer, target)
         else:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_forwarded, transfer)
+                self._travel(transfer, host, target, _SERVER_LATENCY_US)
+            elif self.connections is None:
+                self._travel(transfer, host, target, 0)
             else:
-                self._forward(transfer)
+                self.connections.send(transfer, target)
+
+    def dispatch(self, transfer: Transfer, origin: Host) -> None:
+        """Send what travels over a connection from one of its hosts."""
+        if origin.link is None:
+            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
+        elif origin.is_online:
+            self._put_on_link(transfer, origin.link.up)
+        else:
+            self.fail_transfer(transfer, "no link")
 
     def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
         """Put a transfer on one direction of a link, and schedule its arrival."""
@@ -433,23 +502,38 @@ class World(Clock):
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            self._forward(transfer)
+            origin = self.hosts[direction.link.device]
+            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
         else:
             self._deliver_now(transfer, direction.link)
+
+    def _travel(self, transfer: Transfer, origin: Host, target: Process | None, least_us: int) -> None:
+        """Forward a message after its way; there is none if neither host is a server with a place."""
+        way_us = least_us
+        if target is not None and (origin.at is not None or target.host.at is not None):
+            begin, end = origin.loc, target.host.loc
+            if begin is not None and end is not None:
+                way_us += travel_us(begin, end)
+        if way_us:
+            self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
+        else:
+            self._forward(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward to the current place of the address: over a device's link, or to a server at once."""
         target = self.at_address.get(transfer.to)
         if target is None:
-            self._fail_transfer(transfer, "nobody there")
+            self.fail_transfer(transfer, "nobody there")
             return
         host = target.host
         if host.link is None:
             self._deliver_now(transfer, None)
-        elif host.is_online:
-            self._put_on_link(transfer, host.link.down)
+        elif not host.is_online:
+            self.fail_transfer(transfer, "no link")
+        elif self.connections is not None and not self.connections.lets_in(transfer, host):
+            self.fail_transfer(transfer, "not let in")
         else:
-            self._fail_transfer(transfer, "no link")
+            self._put_on_link(transfer, host.link.down)
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -476,23 +560,40 @@ class World(Clock):
         self._deliver(*what)
 
     def _deliver(self, transfer: Transfer, link: Link | None) -> None:
-        """Pass a message to the machine at its address; if that is gone, the sender gets SendFailed."""
+        """Pass a message to the machine at its address, on a server with a load when a worker takes it.
+
+        If the machine is gone, the sender gets SendFailed.
+        """
         target = self.at_address.get(transfer.to)
         if target is None or target.machine is None:
-            self._fail_transfer(transfer, "nobody there")
+            self.fail_transfer(transfer, "nobody there")
             return
         host = target.host
         if host.link is not link:
-            self._fail_transfer(transfer, "nobody there")
+            self.fail_transfer(transfer, "nobody there")
         elif not host.is_online:
-            self._fail_transfer(transfer, "no link")
-        else:
-            if self.on_fate is not None:
-                self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
-            self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
+            self.fail_transfer(transfer, "no link")
+        elif host.load is None:
+            self._receive(transfer)
+        elif not host.load.add_message(self._when_received, transfer) and self.on_fate is not None:
+            self.on_fate(transfer, "queue full")
 
-    def _fail_transfer(self, transfer: Transfer, fate: str) -> None:
+    def _receive(self, transfer: Transfer) -> None:
+        """Pass a message that has arrived to its machine."""
+        target = self.at_address.get(transfer.to)
+        if target is None:  # it was uninstalled while the message waited
+            self.fail_transfer(transfer, "nobody there")
+            return
+        if self.on_fate is not None:
+            self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
+        self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
+
+    def fail_transfer(self, transfer: Transfer, fate: str) -> None:
         """Record what became of a message that does not arrive, and schedule SendFailed for its sender."""
+        if isinstance(transfer.message, Trip):
+            if self.connections is not None:
+                self.connections.fail_trip(transfer.message, fate)
+            return
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
         self.event_queue.add(self.now_us, ARRIVAL, self._notify_sender, transfer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -55,10 +56,13 @@ class SparkRows:
     def ordered(cls, frame: DataFrame, what: str) -> SparkRows:
         """Order rows by device and time, all of a device in one task.
 
-        They are kept on the disks of the executors, because a report passes over them some times.
+        They are kept on the disks of the executors until this process ends, because a report passes over them
+        some times.
         """
         ordered = frame.repartition("device").sortWithinPartitions("device", "ts")
-        return cls(ordered.persist(StorageLevel.DISK_ONLY), what)
+        rows = cls(ordered.persist(StorageLevel.DISK_ONLY), what)
+        atexit.register(rows.forget)
+        return rows
 
     def summarise(self, summaries: Summaries) -> dict[str, pa.Table]:
         """Return the result of each summary: what tasks tell comes to the driver, and no rows."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures import tile_bounds
-from mudkit.figures.cities import place_names
+from mudkit.places import place_names
 from mudkit.report.defects import (
     KINDS,
     Defect,

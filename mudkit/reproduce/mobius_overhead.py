@@ -28,7 +28,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -49,11 +49,11 @@ from mudkit.events import (
     Ports,
     Received,
     Send,
-    size_bytes,
 )
 from mudkit.fleet import Device
 from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.store import SqliteStore
+from mudkit.fleet.transport import TLS_HANDSHAKE, Transport
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
@@ -312,39 +312,31 @@ M3: Final = Row(
 )
 
 
-HANDSHAKES: Final[dict[str, tuple[tuple[int, int], ...]]] = {
+_TRIPS: Final = {
     "TCP": ((60, 60),),
-    "TCP and TLS 1.3": ((60, 60), (330, 3000)),
+    "TCP and TLS 1.3": TLS_HANDSHAKE,
     "TCP and TLS 1.2": ((60, 60), (250, 3200), (330, 90)),
 }
-"""Bytes sent and received in each round trip that opens a connection, by its protocols."""
+"""Bytes there and back of each round trip that opens a connection, by its protocols."""
+HANDSHAKES: Final = {
+    name: Transport(name, trips, record_bytes=0, packet_bytes=0, idle_s=0.9) for name, trips in _TRIPS.items()
+}
+"""Transports that open a connection for each request, if these are a second apart, and add nothing else."""
 _THINK_S: Final = (1.0, 9.0)
 
 
 class _BareClient:
-    """Client that makes the round trips of its connection, then the request."""
+    """Client that sends each request, and returns its answer."""
 
-    def __init__(self, trips: Sequence[tuple[int, int]]) -> None:
-        self._trips = trips
-        self._left: Iterator[tuple[int, int]] = iter(())
-        self._call = Call(0, "", {})
+    def __init__(self, ports: Ports) -> None:
+        self._op_id = 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if isinstance(event, Call):
-            self._call, self._left = event, iter(self._trips)
-            return self._send_next()
-        if isinstance(event, Received):
-            is_handshake = "of" in event.message
-            return self._send_next() if is_handshake else (Complete(self._call.op_id, event.message),)
-        return ()
-
-    def _send_next(self) -> Sequence[Effect]:
-        trip = next(self._left, None)
-        if trip is None:
-            return (Send("server", {"op": self._call.operation, **self._call.arguments}),)
-        sent_bytes, received_bytes = trip
-        return (Send("server", _pad({"back": received_bytes}, sent_bytes)),)
+            self._op_id = event.op_id
+            return (Send("server", {"op": event.operation, **event.arguments}),)
+        return (Complete(self._op_id, event.message),) if isinstance(event, Received) else ()
 
 
 class _BareServer:
@@ -358,19 +350,11 @@ class _BareServer:
         if not isinstance(event, Received):
             return ()
         message = event.message
-        if "back" in message:
-            return (Send(event.source, _pad({"of": "trip"}, message["back"])),)
         version, record = self._records.get(message["key"], (0, {}))
         if message["op"] == "read":
             return (Send(event.source, {"key": message["key"], "ver": version, "record": record}),)
         self._records[message["key"]] = version + 1, message["record"]
         return (Send(event.source, {"ver": version + 1}),)
-
-
-def _pad(message: dict[str, Any], length_bytes: int) -> dict[str, Any]:
-    """Pad a message to a length."""
-    padded = {**message, "": ""}
-    return padded | {"": "x" * max(0, length_bytes - size_bytes(padded))}
 
 
 def _mud(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
@@ -385,9 +369,9 @@ def _mud(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
     return ask
 
 
-def _bare(lab: Lab, link: str, trips: Sequence[tuple[int, int]]) -> Callable[[str, str, Record], Operation]:
+def _bare(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
     lab.server("server").install("bare", _BareServer)
-    client = lab.device("phone", link).install("bare", lambda ports: _BareClient(trips))
+    client = lab.device("phone", link).install("bare", _BareClient)
 
     def ask(what: str, key: str, record: Record) -> Operation:
         sent = {"record": record} if what == "write" else {}
@@ -397,10 +381,13 @@ def _bare(lab: Lab, link: str, trips: Sequence[tuple[int, int]]) -> Callable[[st
 
 
 def latencies_ms(
-    make: Callable[[Lab], Callable[[str, str, Record], Operation]], requests: int, seed: int
+    make: Callable[[Lab], Callable[[str, str, Record], Operation]],
+    requests: int,
+    seed: int,
+    transport: str | Transport = "messages",
 ) -> dict[str, float]:
     """Return the mean latency of writes, and of reads of the same records, in virtual ms."""
-    lab = Lab(seed, record_messages=False)
+    lab = Lab(seed, transport=transport, record_messages=False)
     lab.world.on_failure = raise_failure
     ask = make(lab)
     ask("write", *draw_records(2, seed)[0]).result()  # wakes the radio, as setting up a client does
@@ -425,16 +412,16 @@ def measure_remote(
     """Measure row M3-remote, with as many requests of each kind a system, link and seed."""
     quantities: dict[str, Quantity] = {}
     for link, name in (("lte", "LTE"), ("umts_3g", "3G")):
-        makes: dict[str, Callable[[Lab], Any]] = {
-            "MUD": partial(_mud, link=link),
-            "bare": partial(_bare, link=link, trips=()),
+        peers: dict[str, tuple[Callable[[Lab], Any], str | Transport]] = {
+            "MUD": (partial(_mud, link=link), "messages"),
+            "bare": (partial(_bare, link=link), "messages"),
         }
         if link == "umts_3g":
-            makes |= {peer: partial(_bare, link=link, trips=trips) for peer, trips in HANDSHAKES.items()}
+            peers |= {peer: (peers["bare"][0], transport) for peer, transport in HANDSHAKES.items()}
         by_peer: dict[str, list[dict[str, float]]] = {}
-        for peer, make in makes.items():
+        for peer, (make, transport) in peers.items():
             say(f"{2 * requests:,} requests over {name}, {peer}, {len(seeds)} seeds")
-            by_peer[peer] = [latencies_ms(make, requests, seed) for seed in seeds]
+            by_peer[peer] = [latencies_ms(make, requests, seed, transport) for seed in seeds]
         for what in ("write", "read"):
             ours_ms = [means_ms[what] for means_ms in by_peer["MUD"]]
             for peer, by_seed in by_peer.items():

@@ -165,8 +165,19 @@ MESSAGES = pa.schema(
     ]
 )
 
-FATES = ("arrived", "cut", "no link", "nobody there", "lost", "repeated", "under way")
-"""Fates of a message: *cut* in transit when a link broke, *no link* at sending, *lost* by a silent fault;
+FATES = (
+    "arrived",
+    "cut",
+    "no link",
+    "nobody there",
+    "lost",
+    "not let in",
+    "queue full",
+    "repeated",
+    "under way",
+)
+"""Fates of a message: *cut* in transit when a link broke, *no link* at sending, *lost* by a silent fault,
+*not let in* by a device without a connection to the sender, *queue full* at a server with too much to do;
 *repeated* is a second arrival."""
 
 TRANSFERS = pa.schema(

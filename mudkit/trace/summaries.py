@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from mudkit.trace.times import NO_TIME
 
+_PIECE_ROWS: Final = 1 << 20
+"""Rows of a table in memory that are summarised at one time."""
+
 _WAITING_ROWS: Final = 1 << 20
 """Groups that a summary keeps before it joins the equal ones."""
 
@@ -152,7 +155,8 @@ def summarise(rows: Rows, summaries: Summaries) -> dict[str, pa.Table]:
     """Return the result of each summary of some rows, in one pass over them."""
     if isinstance(rows, Distributed):
         return rows.summarise(summaries)
-    results = finished([rows], summaries)
+    pieces = (rows.slice(at, _PIECE_ROWS) for at in range(0, len(rows), _PIECE_ROWS))
+    results = finished(pieces, summaries)
     return {name: start().joined(results[name]) for name, start in summaries.items()}
 
 

@@ -156,7 +156,7 @@ DEVICES = [
     ({"at": (float("nan"), 0)}, "a number, a number"),
     ({"at": (1, 2, 3)}, "a number, a number"),
     ({"at": 5}, "a number, a number"),
-    ({"at": "home"}, "a number, a number"),
+    ({"at": "xhome"}, "no such city"),
     ({"mobility": "commute"}, "at a place or moves"),
 ]
 

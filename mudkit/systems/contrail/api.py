@@ -13,7 +13,8 @@ from mudkit import words
 from mudkit.checks import Range, check_arguments, number, of_kind, whole_number
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
-from mudkit.events import Host, Installed, Network, Operation
+from mudkit.events import Host, Installed, Make, Network, Operation
+from mudkit.places import Centres, Place, parse_centres
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.contrail import messages
@@ -53,8 +54,9 @@ class Relay(Displayed):
         Number of compute instances in each data centre.
     name : str
         Prefix of the names of its servers.
-    centres : mapping of str to (float, float), optional
-        Data centres and their places, in degrees; a device connects to the nearest. By default one.
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        Data centres: names of cities, or places by name (:mod:`mudkit.places`); a device connects to the
+        nearest. By default one, which is near everything.
     max_waiting : int
         Capacity of the queue of a device, in items; above it, publishers get :class:`Backlogged`.
     max_cached : int
@@ -81,7 +83,7 @@ class Relay(Displayed):
         instances: Annotated[int, Range(1, 10_000)] = 1,
         *,
         name: str = "contrail",
-        centres: Mapping[str, tuple[float, float]] | None = None,
+        centres: Centres | None = None,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         max_cached: Annotated[int, Range(1, 1 << 31)] = 1000,
         service_ms: Annotated[float, Range(0.0, 1e6)] = 0.0,
@@ -89,14 +91,18 @@ class Relay(Displayed):
     ) -> None:
         service_us = round(service_ms * 1_000)
         check_name("a relay", name)
-        places: Mapping[str, tuple[float, float] | None] = {"": None} if centres is None else centres
+        places: Mapping[str, Place | None] = {"": None} if centres is None else parse_centres(centres)
         self.name = name
         self.directory = KeyRegistry()
-        self.gateways: list[tuple[str, tuple[float, float] | None]] = []
+        self.gateways: list[tuple[str, Place | None]] = []
 
         def server(tier: str, centre: str) -> str:
             """Return the name of a server of one tier in a data centre."""
             return "-".join(part for part in (name, tier, centre) if part)
+
+        def install(address: str, place: Place | None, make: Make) -> Installed:
+            """Install a machine on the server of an address."""
+            return lab.server(address.split("/")[0], at=place).install(NAME, make, name=PORT)
 
         units = [f"{server('storage', centre)}/{PORT}" for centre in places]
         gateways = [f"{server('gateway', centre)}/{PORT}" for centre in places]
@@ -107,20 +113,18 @@ class Relay(Displayed):
         self.instances = [address for of_centre in computes.values() for address in of_centre]
         everywhere = frozenset(self.instances)
         self._storage = [
-            lab.server(unit.split("/")[0]).install(NAME, partial(
+            install(unit, place, partial(
                 Storage, max_waiting=max_waiting, max_cached=max_cached, computes=everywhere,
                 units=units, gateways=gateways,
-            ), name=PORT) for unit in units
+            )) for unit, place in zip(units, places.values(), strict=True)
         ]  # fmt: skip
         for unit, gateway, (centre, place) in zip(units, gateways, places.items(), strict=True):
             for address in computes[centre]:
-                lab.server(address.split("/")[0]).install(NAME, partial(
+                install(address, place, partial(
                     Compute, units=units, here=unit, move_after=move_after, service_us=service_us,
                     gateways=[gateway],
-                ), name=PORT)  # fmt: skip
-            lab.server(gateway.split("/")[0]).install(
-                NAME, partial(Gateway, instances=computes[centre], units=units), name=PORT
-            )
+                ))  # fmt: skip
+            install(gateway, place, partial(Gateway, instances=computes[centre], units=units))
             self.gateways.append((gateway, place))
 
     def _view(self) -> View:

@@ -11,6 +11,7 @@ from mudkit.checks import Range, check_arguments, is_storable
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
+from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.messages import (
@@ -49,11 +50,14 @@ class Publications(OnHost):
         Local time of subscriptions minus UTC, in hours.
     spool_capacity : int
         Maximum number of messages of a topic that wait for a device; beyond it, the lowest rank is dropped.
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        The data centre in which it stands: the name of a city, or a place by name (:mod:`mudkit.places`). By
+        default it is near everything.
 
     Raises
     ------
     ParameterError
-        The lab is not a Lab, a parameter is out of range, or the name is a device's.
+        The lab is not a Lab, a parameter is out of range, the name is a device's, or there is no such city.
     """
 
     def __init__(
@@ -63,10 +67,11 @@ class Publications(OnHost):
         *,
         utc_offset_h: Annotated[float, Range(-24.0, 24.0)] = 0.0,
         spool_capacity: Annotated[int, Range(1, 1 << 31)] = 10_000,
+        centres: Centres | None = None,
     ) -> None:
         offset_us = round(utc_offset_h * _HOUR_US)
         start_of_day_us = (lab.start_us + offset_us) % _DAY_US
-        self.installed = lab.server(name).install(
+        self.installed = lab.server(name, at=parse_one_centre(centres)).install(
             NAME, lambda ports: SpoolServer(ports, start_of_day_us, spool_capacity), name=_PORT
         )
 

@@ -10,6 +10,7 @@ import msgspec
 from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
+from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.context import Context
@@ -69,6 +70,9 @@ class Server(OnHost):
     link_kbps : float, optional
         Capacity of the server's outbound link; None: unlimited.
     name : str
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        The data centre in which it stands: the name of a city, or a place by name (:mod:`mudkit.places`). By
+        default it is near everything.
 
     Raises
     ------
@@ -97,6 +101,7 @@ class Server(OnHost):
         silence_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
         link_kbps: Annotated[float, Range(1e-3, 1e12)] | None = None,
         name: str = "radiator",
+        centres: Centres | None = None,
     ) -> None:
         if chainability is not None:
             check_function("chainability", chainability, ["one", "other"])
@@ -115,7 +120,7 @@ class Server(OnHost):
             link_kbps,
         )
         self._lab, self._name = lab, name
-        self.installed = lab.server(name).install(
+        self.installed = lab.server(name, at=parse_one_centre(centres)).install(
             NAME, lambda ports: ServerMachine(ports, settings), name=_PORT
         )
 

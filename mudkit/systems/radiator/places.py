@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
-from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
+from mudkit.units import KM_PER_DEGREE, apart_km
 from mudkit.wire import Value
 
 _KM_PER_DEGREE: Final = float(KM_PER_DEGREE)
@@ -103,12 +103,9 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
     1.11
     """
     try:
-        phi, psi = math.radians(origin[0]), math.radians(destination[0])
-        half_lambda = math.radians(destination[1] - origin[1]) / 2
+        return apart_km((origin[0], origin[1]), (destination[0], destination[1]))
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise _build_error("origin, destination", (origin, destination)) from error
-    h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2
-    return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
 
 
 def _build_error(where: str, given: Value) -> ParameterError:

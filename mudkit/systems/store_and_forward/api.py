@@ -8,6 +8,7 @@ from typing import Final
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
+from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
 from mudkit.systems.store_and_forward.device import APP, DIRECT, ClientMachine, DirectMachine
@@ -27,15 +28,19 @@ class Relay(OnHost):
     ----------
     lab : Network
     name : str
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        The data centre in which it stands: the name of a city, or a place by name (:mod:`mudkit.places`). By
+        default it is near everything.
 
     Raises
     ------
     ParameterError
-        ``lab`` is not a lab, or ``name`` is the name of a device.
+        ``lab`` is not a lab, ``name`` is the name of a device, or there is no such city.
     """
 
-    def __init__(self, lab: Network, name: str = "relay") -> None:
-        self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
+    def __init__(self, lab: Network, name: str = "relay", *, centres: Centres | None = None) -> None:
+        server = lab.server(name, at=parse_one_centre(centres))
+        self.installed = server.install(NAME, RelayMachine, name=_PORT)
 
 
 @check_arguments

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeAlias
 from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
+from mudkit.places import Centres, parse_one_centre
 from mudkit.predicates import Predicate
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
@@ -54,20 +55,25 @@ class PublishServer(OnHost):
     ----------
     lab : Network
     name : str
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        The data centre in which it stands: the name of a city, or a place by name (:mod:`mudkit.places`). By
+        default it is near everything.
 
     Raises
     ------
     ParameterError
-        ``lab`` is not a lab, or ``name`` is the name of a device.
+        ``lab`` is not a lab, ``name`` is the name of a device, or there is no such city.
     """
 
-    def __init__(self, lab: Network, name: str = "publish-server") -> None:
+    def __init__(self, lab: Network, name: str = "publish-server", *, centres: Centres | None = None) -> None:
         self.lab = lab
         self.sites: list[Site] = []
         self.access_points: list[AccessPoint] = []
         self.functions: dict[str, FunctionPolicy] = {}
         """Policies that are functions, by the name under which they were set."""
-        self.installed = lab.server(name).install(
+        self.place = parse_one_centre(centres)
+        """Its place; None: it is near all access points."""
+        self.installed = lab.server(name, at=self.place).install(
             NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
         )
 
@@ -149,7 +155,8 @@ class AccessPoint(OnHost):
         make: Make = partial(PlainAccessPointMachine, server=server)
         if stateful:
             make = partial(AccessPointMachine, server=server, functions=net.functions, sites=net.sites)
-        self.installed: Installed = lab.server(self.name).install(NAME, make, name=_PORT)
+        place = None if net.place is None else at
+        self.installed: Installed = lab.server(self.name, at=place).install(NAME, make, name=_PORT)
         net.access_points.append(self)
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 

@@ -42,6 +42,8 @@ from mudkit.wire import as_wire
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.places import Place
+
 
 class _StreamObserver:
     """Receiving ends of streams, as far as their confirmations show them."""
@@ -614,6 +616,6 @@ class ObservedNetwork:
         """See :class:`mudkit.events.Network`."""
         return self._network.problems
 
-    def server(self, name: str) -> ObservedHost:
+    def server(self, name: str, *, at: Place | None = None) -> ObservedHost:
         """See :class:`mudkit.events.Network`."""
-        return ObservedHost(self._network.server(name), self._record)
+        return ObservedHost(self._network.server(name, at=at), self._record)

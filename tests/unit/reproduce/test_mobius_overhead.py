@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mudkit.events import size_bytes
 from mudkit.reproduce import mobius_overhead
 from mudkit.reproduce.mobius_overhead import M3, M3_REMOTE
 from mudkit.reproduce.row import judge
@@ -78,13 +77,12 @@ def test_requests_follow_each_other_after_drawn_thinking():
 
 
 def test_handshakes_add_round_trips():
-    def measure_ms(link, trips):
-        make = partial(mobius_overhead._bare, link=link, trips=trips)
-        return mobius_overhead.latencies_ms(make, 40, 1)["read"]
+    def measure_ms(link, transport="messages"):
+        make = partial(mobius_overhead._bare, link=link)
+        return mobius_overhead.latencies_ms(make, 40, 1, transport)["read"]
 
     for link, trip_ms in (("lte", 70), ("umts_3g", 200)):
-        bare = measure_ms(link, ())
+        bare = measure_ms(link)
         tcp = measure_ms(link, mobius_overhead.HANDSHAKES["TCP"])
         assert tcp - bare == pytest.approx(trip_ms, rel=0.25)
         assert measure_ms(link, mobius_overhead.HANDSHAKES["TCP and TLS 1.2"]) - bare > 2.5 * (tcp - bare)
-    assert size_bytes(mobius_overhead._pad({"back": 3000}, 330)) == 330

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
+from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -46,6 +47,9 @@ class Cloud(Displayed):
     max_wait_s : float
         Maximum time for which a notification waits for a client that is not reached, in seconds; then the
         client's session ends, and it gets the changes after its next hello.
+    centres : sequence of str, or mapping of str to str or (float, float), optional
+        The data centre in which they stand: the name of a city, or a place by name (:mod:`mudkit.places`). By
+        default they are near everything.
 
     Raises
     ------
@@ -64,7 +68,9 @@ class Cloud(Displayed):
         notification_servers: Annotated[int, Range(1, 1000)] = 2,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         max_wait_s: Annotated[float, Range(0.0, 1e9)] = 3600.0,
+        centres: Centres | None = None,
     ) -> None:
+        place = parse_one_centre(centres)
         lag_us = round(replica_lag_s * 1e6)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
@@ -76,7 +82,7 @@ class Cloud(Displayed):
 
         def install(address: str, make: Make) -> Installed:
             """Install a machine on the server of an address."""
-            return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
+            return lab.server(address.split("/")[0], at=place).install(NAME, make, name=PORT)
 
         self._installed_back_end = install(
             self.back_end,

@@ -1,0 +1,227 @@
+"""Load of a server: its events take the time of a worker, and wait for one in a queue with a bound.
+
+Messages and timers of all its machines share the workers. What waits is served in the order of arrival; a
+message that does not fit is lost. Calls of an application and changes of the context take no time: they stand
+for those who run the server. What an event sends leaves at once; its bytes keep the worker busy after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+from mudkit.checks import Range, check_arguments
+from mudkit.fleet.clock import ARRIVAL
+from mudkit.fleet.link import Transfer
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    from mudkit.fleet.host import Host
+
+LOAD_COLUMNS: Final = (
+    "server",
+    "start",
+    "served",
+    "lost",
+    "busy_share",
+    "mean_wait_s",
+    "max_wait_s",
+    "max_waiting",
+)
+"""Columns of :meth:`mudkit.lab.Lab.server_load`."""
+_SLOT_US: Final = 60 * US_PER_S
+"""Length of the intervals for which the load is kept."""
+
+
+@check_arguments
+@dataclass(frozen=True)
+class ServerProfile:
+    """Times that a server takes for its events, and what waits for it.
+
+    Parameters
+    ----------
+    event_us : float
+        Time of a worker for each message that arrives, and for each timer, in microseconds.
+    byte_us : float
+        Time of a worker for each byte that it receives or sends.
+    workers : int
+        Number of events that are served at a time.
+    max_waiting : int
+        Capacity of the queue, in messages; one that does not fit is lost. Timers always fit.
+
+    Raises
+    ------
+    ParameterError
+        A time is negative or over an hour, or there is no worker.
+    """
+
+    event_us: Annotated[float, Range(0.0, 3.6e9)] = 100.0
+    byte_us: Annotated[float, Range(0.0, 3.6e9)] = 0.0
+    workers: Annotated[int, Range(1, 1 << 20)] = 1
+    max_waiting: Annotated[int, Range(0, 1 << 31)] = 10_000
+
+
+class Slot:
+    """Load of a server in one interval: what was served, lost, and how long it waited."""
+
+    __slots__ = ("busy_us", "lost", "max_wait_us", "max_waiting", "served", "waited_us")
+
+    def __init__(self) -> None:
+        self.served = self.lost = self.busy_us = self.waited_us = self.max_wait_us = self.max_waiting = 0
+
+
+class _Job(NamedTuple):
+    """Something that waits for a worker or is served: an action with its argument, and when it came."""
+
+    action: Callable[[Any], None]
+    argument: Any
+    size_bytes: int
+    came_us: int
+
+
+class Load:
+    """Queue and workers of a server.
+
+    Parameters
+    ----------
+    host : Host
+        The server.
+    profile : ServerProfile
+    """
+
+    def __init__(self, host: Host, profile: ServerProfile) -> None:
+        self._host, self._world = host, host.world
+        self.profile = profile
+        self._waiting: deque[_Job] = deque()
+        self._served: dict[int, _Job] = {}
+        """Jobs that workers have, by number."""
+        self._idle = profile.workers
+        self._last_number = 0
+        self.slots: dict[int, Slot] = {}
+        """By the number of the interval since the beginning of virtual time."""
+
+    def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
+        """Add a message that has arrived; return whether it fits."""
+        if not self._idle and len(self._waiting) >= self.profile.max_waiting:
+            self._slot(self._world.now_us).lost += 1
+            return False
+        self._add(_Job(action, transfer, transfer.size_bytes, self._world.now_us))
+        return True
+
+    def add_timer(self, action: Callable[[Any], None], timer: Any) -> None:
+        """Add a timer that is due."""
+        self._add(_Job(action, timer, 0, self._world.now_us))
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield the messages that wait or are served."""
+        for job in (*self._served.values(), *self._waiting):
+            if isinstance(job.argument, Transfer):
+                yield job.argument
+
+    def rows(self) -> Iterator[tuple[str, int, int, int, float, float, float, int]]:
+        """Yield a row for each interval so far, in order; see :meth:`mudkit.lab.Lab.server_load`."""
+        now_us = self._world.now_us
+        for number, slot in sorted(self.slots.items()):
+            start_us = number * _SLOT_US
+            if start_us >= now_us:  # a worker will be busy then
+                return
+            length_us = min(_SLOT_US, now_us - start_us) * self.profile.workers
+            yield (
+                self._host.name,
+                start_us,
+                slot.served,
+                slot.lost,
+                min(slot.busy_us / length_us, 1.0),
+                slot.waited_us / max(slot.served, 1) / US_PER_S,
+                slot.max_wait_us / US_PER_S,
+                slot.max_waiting,
+            )
+
+    def clear(self) -> None:
+        """Drop everything, for the server was killed; senders of messages get SendFailed."""
+        lost = list(self.transfers())
+        self._waiting.clear()
+        self._served.clear()
+        self._idle = self.profile.workers
+        for transfer in lost:
+            self._world.fail_transfer(transfer, "nobody there")
+
+    def _add(self, job: _Job) -> None:
+        """Serve a job, or queue it."""
+        if self._idle:
+            self._idle -= 1
+            self._serve(job)
+            return
+        self._waiting.append(job)
+        slot = self._slot(job.came_us)
+        slot.max_waiting = max(slot.max_waiting, len(self._waiting))
+
+    def _serve(self, job: _Job) -> None:
+        """Pass a job to a worker, which is busy with it until its end."""
+        now_us = self._world.now_us
+        slot = self._slot(now_us)
+        waited_us = now_us - job.came_us
+        slot.served += 1
+        slot.waited_us += waited_us
+        slot.max_wait_us = max(slot.max_wait_us, waited_us)
+        self._last_number = number = self._last_number + 1
+        self._served[number] = job
+        took_us = round(self.profile.event_us + job.size_bytes * self.profile.byte_us)
+        self._count_busy(now_us, took_us)
+        self._world.event_queue.add(now_us + took_us, ARRIVAL, self._end, number)
+
+    def _end(self, number: int) -> None:
+        """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
+        job = self._served.get(number)
+        if job is None:
+            return
+        self._served[number] = _SENDING
+        before_bytes = self._sent_bytes()
+        job.action(job.argument)
+        if number not in self._served:  # it killed the server
+            return
+        took_us = round((self._sent_bytes() - before_bytes) * self.profile.byte_us)
+        if took_us:
+            self._count_busy(self._world.now_us, took_us)
+            self._world.event_queue.add(self._world.now_us + took_us, ARRIVAL, self._release, number)
+        else:
+            self._release(number)
+
+    def _release(self, number: int) -> None:
+        """Release a worker, which takes the next job, unless the server was killed."""
+        if self._served.pop(number, None) is None:
+            return
+        if self._waiting:
+            self._serve(self._waiting.popleft())
+        else:
+            self._idle += 1
+
+    def _sent_bytes(self) -> int:
+        """Return how many bytes the machines have sent so far."""
+        return sum(process.sent_bytes for process in self._host.processes)
+
+    def _count_busy(self, start_us: int, took_us: int) -> None:
+        """Add a time to the intervals in which it lies."""
+        end_us = start_us + took_us
+        while start_us < end_us:
+            until_us = min(end_us, (start_us // _SLOT_US + 1) * _SLOT_US)
+            self._slot(start_us).busy_us += until_us - start_us
+            start_us = until_us
+
+    def _slot(self, t_us: int) -> Slot:
+        """Return the interval of a time."""
+        number = t_us // _SLOT_US
+        slot = self.slots.get(number)
+        if slot is None:
+            slot = self.slots[number] = Slot()
+        return slot
+
+
+def _ignore(argument: Any) -> None:
+    """Do nothing."""
+
+
+_SENDING: Final = _Job(_ignore, None, 0, 0)
+"""Job of a worker that sends."""

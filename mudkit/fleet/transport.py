@@ -1,0 +1,309 @@
+"""Transport: what messages cost besides their own bytes, and which hosts can reach a device.
+
+Without one, a message is its own bytes, and everybody can send to everybody. With one, messages between a
+device and another host travel over a connection, which is opened by a handshake, and forgotten when it has
+been idle. A device that lets nobody in hears only from hosts to which it has a connection.
+
+Left out: packets that only acknowledge, retransmissions and slow start of TCP, and the answer of HTTP to a
+message that the other side does not answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from mudkit.checks import Range, check_arguments
+from mudkit.errors import ParameterError, brief, did_you_mean
+from mudkit.fleet.clock import LINK
+from mudkit.fleet.link import Transfer
+from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    from mudkit.fleet.host import Host, Process
+    from mudkit.fleet.kernel import World
+
+_MAX_BYTES: Final = 1 << 20
+_MAX_S: Final = 1e9
+_SEGMENT_BYTES: Final = 1460
+"""Payload of a packet: Ethernet's 1,500 bytes without the headers of IPv4 and TCP."""
+_RECORD_BYTES: Final = 1 << 14
+"""Maximum payload of a record of TLS (RFC 8446, 5.1)."""
+
+
+@check_arguments
+@dataclass(frozen=True)
+class Transport:
+    """A way to carry messages between a device and other hosts.
+
+    Parameters
+    ----------
+    name : str
+    handshake : tuple of (int, int)
+        Bytes there and back of each round trip that opens a connection, with all headers.
+    request_bytes, answer_bytes : int
+        Header of each message of the host that opened the connection, and of each message to it.
+    record_bytes : int
+        Added to each record of up to 16 KiB by encryption.
+    packet_bytes : int
+        Headers of each packet, of up to 1,460 bytes of payload.
+    idle_s : float
+        Time without a message after which a connection is closed, or forgotten by the operator's NAT.
+    ping_s : float, optional
+        Idle time after which the host that opened a connection keeps it open by a ping; it opens it again
+        when its link comes back. None: it does neither.
+    ping_bytes : int
+        Size of a ping, and of its answer, with all headers.
+    """
+
+    name: str
+    handshake: tuple[tuple[int, int], ...]
+    request_bytes: Annotated[int, Range(0, _MAX_BYTES)] = 0
+    answer_bytes: Annotated[int, Range(0, _MAX_BYTES)] = 0
+    record_bytes: Annotated[int, Range(0, _MAX_BYTES)] = 22
+    packet_bytes: Annotated[int, Range(0, _MAX_BYTES)] = 40
+    idle_s: Annotated[float, Range(0.0, _MAX_S)] = 1800.0
+    ping_s: Annotated[float, Range(1e-3, _MAX_S)] | None = None
+    ping_bytes: Annotated[int, Range(0, _MAX_BYTES)] = 64
+
+    def carried_bytes(self, size_bytes: int, header_bytes: int) -> int:
+        """Return the size of a message with its header, its records and its packets."""
+        clear_bytes = size_bytes + header_bytes
+        sealed_bytes = clear_bytes + -(-clear_bytes // _RECORD_BYTES) * self.record_bytes
+        return sealed_bytes + -(-sealed_bytes // _SEGMENT_BYTES) * self.packet_bytes
+
+
+TLS_HANDSHAKE: Final = ((60, 60), (330, 3000))
+"""Round trips of TCP, and of TLS 1.3 with a chain of two certificates of about a thousand bytes each."""
+
+TRANSPORTS: Final = {
+    transport.name: transport
+    for transport in (
+        Transport("https", TLS_HANDSHAKE, request_bytes=700, answer_bytes=300, idle_s=75.0),
+        Transport("mqtt", TLS_HANDSHAKE, request_bytes=30, answer_bytes=30, idle_s=1800.0, ping_s=1680.0),
+    )
+}
+"""The transports of a lab, by name.
+
+``https``: requests of 700 bytes of header, the lower end of what is typical ("SPDY: An experimental protocol
+for a faster web", The Chromium Projects, 2009); answers of 300 bytes, and 75 s until a server closes an idle
+connection (nginx's default), are choices. ``mqtt``: a fixed header of 2 to 5 bytes and a topic of 25; a ping
+of 2 bytes (MQTT 3.1.1, 2.2 and 3.12), in a record and a packet, each 28 minutes, as Android's push service
+does over cellular networks. NATs of operators forget idle connections after less than five minutes to more
+than thirty (Wang et al., *An Untold Story of Middleboxes in Cellular Networks*, SIGCOMM 2011): 30 minutes are
+a choice. A packet has 40 bytes of headers (IPv4 and TCP), a record 22 (RFC 8446, 5.2).
+"""
+
+
+def transport_of(given: str | Transport) -> Transport | None:
+    """Return a transport by name; None for ``messages``, which adds nothing.
+
+    Raises
+    ------
+    ParameterError
+        There is no such transport.
+    """
+    if isinstance(given, Transport):
+        return given
+    if given == "messages":
+        return None
+    if given not in TRANSPORTS:
+        names = ["messages", *TRANSPORTS]
+        raise ParameterError(
+            "There is no such transport.",
+            where="transport",
+            found=brief(given),
+            expected=f"{', '.join(names)}, or a Transport",
+            remedy=did_you_mean(given, names),
+        )
+    return TRANSPORTS[given]
+
+
+class Connection:
+    """A connection that ``opener``, a machine, has opened from its host to ``peer``, another."""
+
+    __slots__ = ("is_closed", "is_open", "last_us", "opener", "peer", "trips", "waiting")
+
+    def __init__(self, opener: Process, peer: Process, now_us: int, trips: Iterator[tuple[int, int]]) -> None:
+        self.opener, self.peer = opener, peer
+        self.last_us = now_us
+        """Time of its last message."""
+        self.is_open = self.is_closed = False
+        self.trips = trips
+        self.waiting: deque[Transfer] = deque()
+        """Messages until it is open."""
+
+
+class Trip(msgspec.Struct, frozen=True, eq=False):
+    """One way of a round trip of a handshake or ping, in place of a message: the kernel answers it."""
+
+    connection: Connection
+    back_bytes: int
+    is_back: bool
+    is_ping: bool
+
+
+class Connections:
+    """The connections of a world.
+
+    Parameters
+    ----------
+    world : World
+    transport : Transport
+    """
+
+    def __init__(self, world: World, transport: Transport) -> None:
+        self.transport = transport
+        self._world = world
+        self._idle_us = round(transport.idle_s * US_PER_S)
+        self._ping_us = None if transport.ping_s is None else round(transport.ping_s * US_PER_S)
+        self._by_hosts: dict[tuple[str, str], Connection] = {}
+        self._of_host: dict[str, dict[Connection, None]] = {}
+        self._lost: dict[str, list[Connection]] = {}
+        """Connections to open again when the link of their opener's host comes back, by its name."""
+
+    def send(self, transfer: Transfer, target: Process) -> None:
+        """Send a message over the connection of its hosts; if there is none, it waits until one is open."""
+        sender: Process = transfer.sender
+        connection = self._find(sender.host, target.host)
+        if connection is None:
+            if sender.host.link is None and not target.host.lets_in:
+                self._world.fail_transfer(transfer, "not let in")
+                return
+            connection = self._open(sender, target)
+        connection.last_us = self._world.now_us
+        if connection.is_open:
+            self._dispatch(connection, transfer)
+        else:
+            connection.waiting.append(transfer)
+
+    def lets_in(self, transfer: Transfer, device: Host) -> bool:
+        """Return whether a message at the edge of a device's network reaches the device."""
+        if device.lets_in:
+            return True
+        trip = transfer.message
+        if isinstance(trip, Trip):
+            return trip.connection.opener.host is device
+        return self._find(transfer.sender.host, device) is not None
+
+    def receive(self, transfer: Transfer, trip: Trip) -> None:
+        """Answer one way of a round trip, or continue after the way back."""
+        connection = trip.connection
+        if connection.is_closed:
+            return
+        connection.last_us = self._world.now_us
+        if not trip.is_back:
+            back = Trip(connection, 0, is_back=True, is_ping=trip.is_ping)
+            self._send_trip(connection, back, trip.back_bytes)
+        elif not trip.is_ping:
+            self._continue_handshake(connection)
+
+    def fail_trip(self, trip: Trip, fate: str) -> None:
+        """Close the connection of a round trip that failed; what waits for it fails, too."""
+        self._close(trip.connection, fate)
+
+    def close_all(self, host: Host) -> None:
+        """Close the connections of a host whose address has changed, or whose machines were killed."""
+        for connection in [*self._of_host.get(host.name, ())]:
+            self._close(connection, "cut")
+
+    def reopen(self, host: Host) -> None:
+        """Open the connections of a device again that it keeps, for its link is up."""
+        for connection in self._lost.pop(host.name, ()):
+            opener, peer = connection.opener, connection.peer
+            if opener.machine is not None and self._find(host, peer.host) is None:
+                self._open(opener, peer)
+
+    def waiting(self) -> Iterator[Transfer]:
+        """Yield the messages that wait until their connection is open."""
+        for connection in self._by_hosts.values():
+            yield from connection.waiting
+
+    def _find(self, one: Host, other: Host) -> Connection | None:
+        """Return the connection of two hosts that is open or being opened; forget it if it has been idle."""
+        connection = self._by_hosts.get(_key(one, other))
+        if connection is None:
+            return None
+        if connection.is_open and self._world.now_us - connection.last_us > self._idle_us:
+            self._close(connection, "cut")
+            return None
+        return connection
+
+    def _open(self, opener: Process, peer: Process) -> Connection:
+        """Begin the handshake of a connection."""
+        connection = Connection(opener, peer, self._world.now_us, iter(self.transport.handshake))
+        self._by_hosts[_key(opener.host, peer.host)] = connection
+        for host in (opener.host, peer.host):
+            self._of_host.setdefault(host.name, {})[connection] = None
+        self._continue_handshake(connection)
+        return connection
+
+    def _continue_handshake(self, connection: Connection) -> None:
+        """Begin the next round trip; after the last, send what waits."""
+        trip = next(connection.trips, None)
+        if trip is not None:
+            there_bytes, back_bytes = trip
+            way = Trip(connection, back_bytes, is_back=False, is_ping=False)
+            self._send_trip(connection, way, there_bytes)
+            return
+        connection.is_open = True
+        while connection.waiting and not connection.is_closed:
+            self._dispatch(connection, connection.waiting.popleft())
+        if self._ping_us is not None:
+            self._schedule_ping(connection, self._ping_us)
+
+    def _dispatch(self, connection: Connection, transfer: Transfer) -> None:
+        """Send a message with what the transport adds."""
+        is_request = transfer.sender.host is connection.opener.host
+        header_bytes = self.transport.request_bytes if is_request else self.transport.answer_bytes
+        carried_bytes = self.transport.carried_bytes(transfer.size_bytes, header_bytes)
+        self._world.dispatch(
+            msgspec.structs.replace(transfer, size_bytes=carried_bytes), transfer.sender.host
+        )
+
+    def _send_trip(self, connection: Connection, trip: Trip, size: int) -> None:
+        """Send one way of a round trip, which the opener's system pays for."""
+        ends = (connection.opener, connection.peer)
+        source, target = reversed(ends) if trip.is_back else ends
+        opener, now_us = connection.opener, self._world.now_us
+        transfer = Transfer(opener, opener.start_number, source.address, target.address, trip, size, now_us)
+        self._world.dispatch(transfer, source.host)
+
+    def _schedule_ping(self, connection: Connection, after_us: int) -> None:
+        """Schedule a ping, if the connection is then idle."""
+        self._world.event_queue.add(self._world.now_us + after_us, LINK, self._ping, connection)
+
+    def _ping(self, connection: Connection) -> None:
+        """Keep an idle connection open."""
+        if connection.is_closed or self._ping_us is None:
+            return
+        idle_us = self._world.now_us - connection.last_us
+        if idle_us < self._ping_us:
+            self._schedule_ping(connection, self._ping_us - idle_us)
+            return
+        connection.last_us = self._world.now_us
+        self._schedule_ping(connection, self._ping_us)
+        size = self.transport.ping_bytes
+        self._send_trip(connection, Trip(connection, size, is_back=False, is_ping=True), size)
+
+    def _close(self, connection: Connection, fate: str) -> None:
+        """Close a connection; what waits for it fails."""
+        if connection.is_closed:
+            return
+        connection.is_closed = True
+        opener, peer = connection.opener.host, connection.peer.host
+        del self._by_hosts[_key(opener, peer)]
+        del self._of_host[opener.name][connection], self._of_host[peer.name][connection]
+        if self._ping_us is not None and opener.link is not None:
+            self._lost.setdefault(opener.name, []).append(connection)
+        while connection.waiting:
+            self._world.fail_transfer(connection.waiting.popleft(), fate)
+
+
+def _key(one: Host, other: Host) -> tuple[str, str]:
+    """Return the names of two hosts in a fixed order."""
+    return (one.name, other.name) if one.name < other.name else (other.name, one.name)
