@@ -507,6 +507,40 @@ def sha256(path: Place) -> str:
     return digest.hexdigest()
 
 
+def stamp(path: Place) -> str:
+    """Return a checksum of the names, sizes and versions of a file, or of the files below a folder.
+
+    A version is the time of modification, or what a store tells: a checksum, or a time. Hidden files, and
+    those that begin with ``_``, do not count.
+    """
+    digest = hashlib.sha256()
+    for name, file in _files_at(path):
+        digest.update(f"{name}\0{_size_and_version(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _files_at(path: Place) -> Iterator[tuple[str, Place]]:
+    if not is_folder(path):
+        yield path.name, path
+        return
+    for name in sizes_below(path):
+        if not any(part.startswith((".", "_")) for part in name.split("/")):
+            yield name, path / name
+
+
+def _size_and_version(file: Place) -> str:
+    if isinstance(file, Path):
+        status = file.stat()
+        return f"{status.st_size} {status.st_mtime_ns}"
+    info = file.fs.info(file.path)
+    known = (info.get(name) for name in VERSIONS)
+    return f"{info.get('size')} {next((str(version) for version in known if version is not None), '')}"
+
+
+VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "modificationTime", "mtime", "created")
+"""Names under which stores tell the version of a file, or its time of modification."""
+
+
 @contextmanager
 def staged_folder(path: str | os.PathLike[str], *, overwrite: str | None = None) -> Iterator[Path]:
     """Fill a folder beside its final place and move it there when the body ends well.

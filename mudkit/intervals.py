@@ -234,11 +234,32 @@ def median(values: ArrayLike, *clusters: ArrayLike, confidence: float = 0.95) ->
     parts = np.bincount(cell, below).astype(np.float64)
     used = np.flatnonzero(counts)
     of_used = np.unravel_index(used, shape)
-    se, freedom = clustered_se(parts[used, None], counts[used], *of_used)
-    least = 0.5 / np.sqrt(len(given))  # of as many independent cases
-    reach = min(t_quantile(0.5 + confidence / 2, freedom) * max(float(se[0]), least), 0.5)
-    low, high = np.quantile(given, [0.5 - reach, 0.5 + reach])
+    levels = median_levels(parts[used], counts[used], *of_used, confidence=confidence)
+    low, high = np.quantile(given, levels)
     return Interval(value, float(low), float(high), "interval")
+
+
+def median_levels(
+    below: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    *clusters: NDArray[Any],
+    confidence: float = 0.95,
+) -> tuple[float, float]:
+    """Return the levels of the quantiles that are the ends of the interval of a median: see :func:`median`.
+
+    Parameters
+    ----------
+    below : ndarray, shape (rows,)
+        Cases below the median, and half of those that equal it, by row: sums over cases that no clustering
+        separates.
+    counts : ndarray, shape (rows,)
+        Cases by row.
+    *clusters : ndarray, shape (rows,)
+    """
+    se, freedom = clustered_se(below[:, None], counts, *clusters)
+    least = 0.5 / np.sqrt(counts.sum())  # of as many independent cases
+    reach = min(t_quantile(0.5 + confidence / 2, freedom) * max(float(se[0]), float(least)), 0.5)
+    return 0.5 - reach, 0.5 + reach
 
 
 def total(counts: ArrayLike, confidence: float = 0.95) -> Interval:

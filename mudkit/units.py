@@ -101,6 +101,13 @@ def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDAr
     return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
+def unwrap(lon: ArrayLike, cut: float) -> NDArray[np.float64]:
+    """Return longitudes in the turn that starts at ``cut`` and ends with it, degrees."""
+    degrees = np.asarray(lon, dtype=np.float64)
+    turns = np.where(degrees == cut + 360.0, 0.0, np.floor((degrees - cut) / 360.0))
+    return np.asarray(degrees - 360.0 * turns)
+
+
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return hour (0 to 24) and weekday (Monday: 0) in mean solar time: UTC plus an hour per 15 degrees."""
     local_us = _solar_us(t_us, lon)

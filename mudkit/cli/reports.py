@@ -45,6 +45,13 @@ def report(
             help="NAME=VALUE, as often as needed: exit status 1 if a measure of the two runs differs by more."
         ),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark",
+            help="Compute on Spark whatever the size; the trace may be a table: --param trace=sales.cabs.",
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
     as_list: Annotated[
@@ -95,11 +102,11 @@ def report(
             remedy="mudkit report --list shows what each takes",
         )
     if name == "all":
-        if param or where or against:
+        if param or where or against or spark:
             raise ParameterError(
                 "All reports have no parameter in common.",
-                where="--param" if param else "--where" if where else "--against",
-                found=[*(param or []), *filter(None, [where]), *(against or [])][0],
+                where="--param" if param else "--where" if where else "--against" if against else "--spark",
+                found=[*(param or []), *filter(None, [where]), *(against or []), "--spark"][0],
                 expected="--preset, or nothing",
                 remedy="run the reports one by one",
             )
@@ -107,7 +114,7 @@ def report(
         return
     given = parameters.preset(name, preset) if preset else {}
     assigned = [*(param or []), *([] if where is None else [f"where={where}"])]
-    given |= parameters.parse_assignments(name, assigned)
+    given |= parameters.parse_assignments(name, assigned) | ({"spark": True} if spark else {})
     if not against:
         path = run_report(name, given, build=out, force=force)
         typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import folium
@@ -14,12 +17,31 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.checks import check_arguments
-from mudkit.figures.geometry import Frame
-from mudkit.figures.map_page import Grid, add_call, density_png, map_with_ground
+from mudkit.figures.geometry import (
+    MIN_SIDE_KM,
+    MIN_TRIMMED,
+    Frame,
+    best_cut,
+    outermost,
+    robust_limits,
+)
+from mudkit.figures.map_page import Grid, Ground, add_call, density_png, map_in_frame
 from mudkit.figures.style import ramp
-from mudkit.figures.tables import Floats, places
+from mudkit.figures.tables import Floats, refuse_empty, refuse_off_sphere, with_place
 from mudkit.places import ATTRIBUTION, cities_within
-from mudkit.units import EARTH_RADIUS_KM, to_mercator
+from mudkit.trace.profile import (
+    FINEST,
+    PARTS,
+    degrees_of_longitude,
+    finest_cells,
+    pixels,
+    place_values,
+    square_pixels,
+    squares,
+    unwrapped_values,
+)
+from mudkit.trace.summaries import Ranks, Rows, Summary, summarise
+from mudkit.units import EARTH_RADIUS_KM
 
 MAX_CELLS: Final = 16_000
 """Maximum number of cells of all levels; beyond it only those with most positions are divided."""
@@ -27,7 +49,6 @@ MAX_CELLS: Final = 16_000
 MAX_PICTURE_BYTES: Final = 300_000
 """Maximum size of the finer pictures of streets, encoded."""
 
-_FINEST: Final = 18
 _COARSEST_CELLS: Final = 150
 _FINE_KM: Final = (0.05, 0.012)
 """Pixels of the finer pictures of streets, one level after the other."""
@@ -36,12 +57,13 @@ _FINE_PX: Final = 1024
 _PICTURES: Final = 3
 _FINER: Final = 0.6  # of the pixel before: a picture that is hardly finer is left out
 _MAX_CITIES: Final = 200
+_CORE: Final = 0.01
 _TURN: Final = 1 << 31
 
 
 @check_arguments(types=False)
 def density_map(
-    positions: pa.Table,
+    positions: Rows,
     *,
     label: str = "positions",
     background: str | os.PathLike[str] | None = None,
@@ -54,8 +76,8 @@ def density_map(
 
     Parameters
     ----------
-    positions : pyarrow.Table
-        Columns ``lat`` and ``lon``, degrees.
+    positions : pyarrow.Table or Distributed
+        Columns ``lat`` and ``lon``, degrees; or rows on Spark.
     label : str
         What is counted, for the legend.
     background : path-like, optional
@@ -69,23 +91,61 @@ def density_map(
     InputMissing, TraceFormatError
         The background cannot be read.
     """
-    lat, lon = places(positions, "positions")
-    leaflet_map, frame = map_with_ground(
-        f"Map: {words.count(len(lat), 'position')}",
-        [(lat, lon)],
-        (lat, lon),
-        np.ones(len(lat)),
-        background=background,
-    )
-    lon = frame.unwrap(lon)
+    rows = with_place(positions, "positions") if isinstance(positions, pa.Table) else positions
+    lat_values, degrees = place_values("lat"), {"degrees": degrees_of_longitude}
+    summaries = {"lat": lat_values.ranges, "lon": place_values("lon").ranges} | degrees
+    results = summarise(rows, summaries)
+    lat = Ranks(rows, lat_values, results["lat"])
+    refuse_empty(lat.count(), "positions")
+    (west, east), (south, north) = Ranks(rows, place_values("lon"), results["lon"]).ends(), lat.ends()
+    refuse_off_sphere(np.array([south, north]), np.array([west, east]), "positions")
+    cut = best_cut(west, east, results["degrees"]["degree"].to_numpy())
+    values = unwrapped_values(cut)
+    lon = Ranks(rows, values, summarise(rows, {"lon": values.ranges})["lon"])
+    frame = _frame(lat, lon, cut).turned_back()
+    grid, sides = Grid.of_frame(frame), _sides(frame)
+    edges = frame.south, frame.west, frame.north, frame.east
+    counts: dict[str, Callable[[], Summary]] = {
+        "cells": partial(finest_cells, frame.cut),
+        "ground": partial(pixels, frame.cut, grid.plain, edges),
+    }
+    counts |= {f"squares {side}": partial(squares, frame.cut, side) for side in sides}
+    counted = summarise(rows, counts)
+    picture = grid.picture(counted["ground"])
+    ground = Ground(grid, picture, lat.count(), lat.count() - int(picture.sum()))
+    view = _core(frame, lat, lon, frame.cut - cut)
+    title = f"Map: {words.count(lat.count(), 'position')}"
+    leaflet_map = map_in_frame(title, frame, view, ground, background=background)
     window = frame.surroundings()
-    add_call(leaflet_map, "streets", {"pictures": _streets(lat, lon, frame)})
-    levels = _levels(lat, lon)
+    of_squares = {side: counted[f"squares {side}"] for side in sides}
+    add_call(leaflet_map, "streets", {"pictures": _streets(rows, frame.cut, of_squares)})
+    levels = _levels(_Cells.finest(counted["cells"]))
     add_call(leaflet_map, "density", {"levels": levels, "colours": ramp(32), "label": label})
     named = cities_within(window.south, window.west, window.north, window.east, _MAX_CITIES)
-    rows = [[name, round(y, 4), round(x, 4)] for name, y, x in named]
-    add_call(leaflet_map, "cities", {"cities": rows, "attribution": ATTRIBUTION})
+    cities = [[name, round(y, 4), round(x, 4)] for name, y, x in named]
+    add_call(leaflet_map, "cities", {"cities": cities, "attribution": ATTRIBUTION})
     return leaflet_map
+
+
+def _frame(lat: Ranks, lon: Ranks, cut: float) -> Frame:
+    """Return the frame of places as :meth:`Frame.around` does; longitudes are those of its turn."""
+    limits = []
+    for values in (lat, lon):
+        outliers = outermost(values.count())
+        inner = values.at(np.array([outliers, values.count() - 1 - outliers])).tolist()
+        limits.append(robust_limits(*values.ends(), *inner))
+    (south, north), (west, east) = limits
+    return Frame(south, west, north, east, cut).at_least(MIN_SIDE_KM)
+
+
+def _core(frame: Frame, lat: Ranks, lon: Ranks, turn: float) -> Frame:
+    """Return the part that holds nearly all places, as :meth:`Frame.core` does."""
+    count = lat.count()
+    if count < MIN_TRIMMED:
+        return frame
+    ranks = np.array([max(math.ceil(level * count) - 1, 0) for level in (_CORE, 1.0 - _CORE)])
+    (south, north), (west, east) = (values.at(ranks).tolist() for values in (lat, lon))
+    return frame.with_margin(south, west + turn, north, east + turn)
 
 
 Whole: TypeAlias = NDArray[np.int64]
@@ -125,14 +185,13 @@ class _Cells:
     y: Floats
 
     @classmethod
-    def finest(cls, x: Floats, y: Floats) -> _Cells:
-        """Join places, in widths of the world, into cells."""
-        side = 2.0**_FINEST
-        column = np.floor(x * side).astype(np.int64)
-        row = np.clip(np.floor(y * side), 0, side - 1).astype(np.int64)
-        key, index, counts = np.unique(_key(column, row), return_inverse=True, return_counts=True)
-        count, sum_x, sum_y = counts.astype(np.float64), _sums(index, x), _sums(index, y)
-        return cls(_FINEST, *_column_and_row(key), count, sum_x, sum_y, sum_x / count, sum_y / count)
+    def finest(cls, counted: pa.Table) -> _Cells:
+        """Return the cells of the finest level from their summary."""
+        column, row, rows = (counted[name].to_numpy() for name in ("column", "row", "rows"))
+        count, side = rows.astype(np.float64), 2.0**FINEST
+        x = (column + counted["across"].to_numpy() / PARTS / count) / side
+        y = (row + counted["down"].to_numpy() / PARTS / count) / side
+        return cls(FINEST, column, row, count, x * count, y * count, x, y)
 
     def coarser(self) -> _Cells:
         """Return the cells of the level above."""
@@ -144,13 +203,12 @@ class _Cells:
         return _Cells(self.zoom - 1, *_column_and_row(key), count, sum_x, sum_y, self.x[part], self.y[part])
 
 
-def _levels(lat: Floats, lon: Floats) -> list[dict[str, Any]]:
+def _levels(finest: _Cells) -> list[dict[str, Any]]:
     """Return cells by level, from few to fine ones; of each whether it is divided at the next.
 
     Cells with most positions are divided first, until there are :data:`MAX_CELLS`.
     """
-    x, y = to_mercator(lat, lon)
-    all_levels = [_Cells.finest(x, y)]
+    all_levels = [finest]
     while len(all_levels[-1].count) > _COARSEST_CELLS and all_levels[-1].zoom > 1:
         all_levels.append(all_levels[-1].coarser())
     all_levels.reverse()
@@ -193,33 +251,38 @@ def _encoded(cells: _Cells, rows: Whole, divided: NDArray[np.bool_]) -> dict[str
     }
 
 
-def _streets(lat: Floats, lon: Floats, frame: Frame) -> list[dict[str, Any]]:
-    """Return finer pictures of the places with most positions, those of a level beside each other."""
-    x, y = to_mercator(lat, lon)
+def _sides(frame: Frame) -> list[float]:
+    """Return the sides, in widths of the world, of the finer pictures of streets, level by level."""
     stretch = max(float(np.cos(np.radians((frame.south + frame.north) / 2))), 1e-3)
     width_km = 2 * np.pi * EARTH_RADIUS_KM * stretch
-    before_km = max(Grid.over(frame, 2048 if frame.side_km <= 200.0 else 800).side * width_km, _FINE_KM[0])
+    before_km = max(Grid.of_frame(frame).side * width_km, _FINE_KM[0])
+    sides = []
+    for pixel_km in _FINE_KM:
+        if pixel_km <= _FINER * before_km:
+            sides.append(_FINE_PX * pixel_km / width_km)
+            before_km = pixel_km
+    return sides
+
+
+def _streets(rows: Rows, cut: float, of_squares: Mapping[float, pa.Table]) -> list[dict[str, Any]]:
+    """Return finer pictures of the squares with most positions, those of a level beside each other."""
+    summaries: dict[str, Callable[[], Summary]] = {}
+    grids: dict[str, Grid] = {}
+    for side, counted in of_squares.items():
+        most = np.argsort(-counted["rows"].to_numpy(), kind="stable")[:_PICTURES]
+        for column, row in (tuple(counted[name][at].as_py() for name in ("column", "row")) for at in most):
+            name = f"{side} {column} {row}"
+            grids[name] = Grid(column * side, row * side, side / _FINE_PX, _FINE_PX, _FINE_PX)
+            summaries[name] = partial(square_pixels, cut, (column, row), side, grids[name].plain)
+    results = summarise(rows, summaries) if summaries else {}
     pictures: list[dict[str, Any]] = []
     size = 0
-    for pixel_km in _FINE_KM:
-        if pixel_km > _FINER * before_km:
+    for name, grid in grids.items():
+        png = base64.b64encode(density_png(grid.picture(results[name]))).decode("ascii")
+        if size + len(png) > MAX_PICTURE_BYTES:
             continue
-        side = _FINE_PX * pixel_km / width_km
-        key, index, counts = np.unique(
-            _key(np.floor(x / side).astype(np.int64), np.floor(y / side).astype(np.int64)),
-            return_inverse=True,
-            return_counts=True,
-        )
-        for tile in np.argsort(-counts, kind="stable")[:_PICTURES].tolist():
-            inside = index == tile
-            column, row = (int(part) for part in _column_and_row(key[tile]))
-            grid = Grid(column * side, row * side, side / _FINE_PX, _FINE_PX, _FINE_PX)
-            png = base64.b64encode(density_png(grid.count(lat[inside], lon[inside]))).decode("ascii")
-            if size + len(png) > MAX_PICTURE_BYTES:
-                continue
-            size += len(png)
-            # A pixel in widths of the world: the page shows the picture where that is a pixel of the screen.
-            url = f"data:image/png;base64,{png}"
-            pictures.append({"url": url, "bounds": grid.bounds, "side": grid.side})
-        before_km = pixel_km
+        size += len(png)
+        # A pixel in widths of the world: the page shows the picture where that is a pixel of the screen.
+        url = f"data:image/png;base64,{png}"
+        pictures.append({"url": url, "bounds": grid.bounds, "side": grid.side})
     return pictures

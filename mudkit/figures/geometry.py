@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.figures.tables import Floats, Group
-from mudkit.units import KM_PER_DEGREE, distance_km, from_mercator, to_mercator
+from mudkit.units import KM_PER_DEGREE, distance_km, from_mercator, to_mercator, unwrap
 
 Line = NDArray[np.float64]
 """Points of a line or a closed ring, shape (n, 2): longitude, latitude in degrees."""
@@ -30,8 +30,10 @@ Line = NDArray[np.float64]
 _OUTLIER_SHARE = 1e-3
 _OUTLIER_FACTOR = 3.0
 _MAX_KEPT_SHARE = 0.8  # of the plain width: a frame across the date line must be narrower
-_MIN_SIDE_KM = 0.5
-_MIN_TRIMMED = 1_000
+MIN_SIDE_KM = 0.5
+"""Least side of a frame."""
+MIN_TRIMMED = 1_000
+"""Number of places from which on the outermost ones may be left out of a view."""
 _MAX_SORTED = 200_000
 _WINDOW_FACTOR, _WINDOW_SHAPE = 2.0, 3.0
 _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
@@ -107,23 +109,24 @@ class Frame:
         Of a group of 1,000 places and more, the outermost thousandth on each side is left out if it would
         make the frame three times as large: gross outliers do not decide what a map shows.
         """
-        cut = _best_cut(np.concatenate([lon for _, lon in groups]))
-        frame = cls(0.0, 0.0, 0.0, 0.0, cut).part(groups)
-        back = 360.0 * math.ceil(((frame.west + frame.east) / 2 - 180.0) / 360.0)
-        # The middle has to lie in (-180, 180], where further layers expect it.
-        return frame if back == 0 else cls(0.0, 0.0, 0.0, 0.0, cut - back).part(groups)
+        lon = np.concatenate([lon for _, lon in groups])
+        cut = best_cut(float(lon.min()), float(lon.max()), np.floor(lon % 360.0).astype(np.int64) % 360)
+        return cls(0.0, 0.0, 0.0, 0.0, cut).part(groups).turned_back()
+
+    def turned_back(self) -> Frame:
+        """Return this frame in the turn in which its middle lies in (-180, 180], as layers expect."""
+        back = 360.0 * math.ceil(((self.west + self.east) / 2 - 180.0) / 360.0)
+        return Frame(self.south, self.west - back, self.north, self.east - back, self.cut - back)
 
     def part(self, groups: Sequence[Group]) -> Frame:
         """Return the frame of groups of places as :meth:`around` does, in the turn of this one."""
         south, north = _common_limits([lat for lat, _ in groups])
         west, east = _common_limits([self.unwrap(lon) for _, lon in groups])
-        return Frame(south, west, north, east, self.cut).at_least(_MIN_SIDE_KM)
+        return Frame(south, west, north, east, self.cut).at_least(MIN_SIDE_KM)
 
     def unwrap(self, lon: ArrayLike) -> Floats:
         """Return longitudes in the turn of this frame, degrees."""
-        degrees = np.asarray(lon, dtype=np.float64)
-        turns = np.where(degrees == self.cut + 360.0, 0.0, np.floor((degrees - self.cut) / 360.0))
-        return np.asarray(degrees - 360.0 * turns)
+        return unwrap(lon, self.cut)
 
     def holds(self, lat: Floats, lon: Floats) -> NDArray[np.bool_]:
         """Return which places (unwrapped) lie in the frame, its edges included."""
@@ -136,7 +139,7 @@ class Frame:
         On each side ``share`` of the weight is left out, and nothing of fewer than 1,000 places. Longitudes
         are unwrapped.
         """
-        if len(lat) < _MIN_TRIMMED:
+        if len(lat) < MIN_TRIMMED:
             return self
         some = slice(None, None, max(len(lat) // _MAX_SORTED, 1))  # sorting millions takes seconds
         lat, lon, weight = lat[some], lon[some], weight[some]
@@ -144,6 +147,10 @@ class Frame:
             np.quantile(part, (share, 1.0 - share), weights=weight, method="inverted_cdf").tolist()
             for part in (lat, lon)
         )
+        return self.with_margin(south, west, north, east)
+
+    def with_margin(self, south: float, west: float, north: float, east: float) -> Frame:
+        """Return the part of this frame within some limits and a margin of a tenth."""
         margin_lat, margin_lon = (north - south) / 10, (east - west) / 10
         return Frame(
             max(south - margin_lat, self.south),
@@ -183,12 +190,16 @@ class Frame:
         return Frame(float(lat[1]), float(lon[0]), float(lat[0]), float(lon[1]), self.cut)
 
 
-def _best_cut(lon: Floats) -> float:
-    """Return where a turn should start: at the date line, unless a gap elsewhere saves a lot."""
-    plain = float(lon.max() - lon.min())
-    if plain <= 180.0 and lon.min() >= -180.0 and lon.max() <= 180.0:
+def best_cut(west: float, east: float, degrees: NDArray[np.int64]) -> float:
+    """Return where a turn should start: at the date line, unless a gap elsewhere saves a lot.
+
+    ``west`` and ``east`` are the least and the largest longitude; ``degrees`` are the whole degrees, from 0
+    to 359, that hold a place.
+    """
+    plain = east - west
+    if plain <= 180.0 and west >= -180.0 and east <= 180.0:
         return -180.0
-    filled = np.unique(np.floor(lon % 360.0).astype(np.int64) % 360)  # whole degrees that hold a place
+    filled = np.unique(degrees)
     gaps = np.diff(np.append(filled, filled[0] + 360)) - 1
     widest = int(gaps.argmax())
     if 360.0 - gaps[widest] > _MAX_KEPT_SHARE * min(plain, 360.0):
@@ -203,13 +214,19 @@ def _common_limits(groups: Sequence[Floats]) -> tuple[float, float]:
 
 def _robust_limits(values: Floats) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
-    outliers = int(len(values) * _OUTLIER_SHARE)
-    if outliers:
-        parted = np.partition(values, [outliers, len(values) - 1 - outliers])
-        inner_low, inner_high = float(parted[outliers]), float(parted[len(values) - 1 - outliers])
-        if high - low > _OUTLIER_FACTOR * (inner_high - inner_low):
-            return inner_low, inner_high
-    return low, high
+    outliers = outermost(len(values))
+    parted = np.partition(values, [outliers, len(values) - 1 - outliers])
+    return robust_limits(low, high, float(parted[outliers]), float(parted[len(values) - 1 - outliers]))
+
+
+def outermost(count: int) -> int:
+    """Return how many of some places may be outliers at each side."""
+    return int(count * _OUTLIER_SHARE)
+
+
+def robust_limits(low: float, high: float, inner_low: float, inner_high: float) -> tuple[float, float]:
+    """Return the limits of places, or those without the outermost ones, if these are far away."""
+    return (inner_low, inner_high) if high - low > _OUTLIER_FACTOR * (inner_high - inner_low) else (low, high)
 
 
 def rings(topology: Mapping[str, Any], name: str) -> list[Line]:

@@ -41,6 +41,7 @@ from mudkit.figures.geometry import (
     rings,
 )
 from mudkit.figures.tables import Floats, Group
+from mudkit.trace.profile import PixelGrid
 from mudkit.units import EARTH_RADIUS_KM, from_mercator, to_mercator
 
 MAX_SIDE_PX = 2048
@@ -147,13 +148,37 @@ def map_with_ground(
     With ``weights`` of the first group shown, the map opens where nearly all of their weight is.
     ``background`` is a GeoJSON file whose lines are drawn above the ground. ``heat`` loads the heat layer.
     """
-    drawn = read_background(background) if background else None
     frame = Frame.around([*shown, *([ground] if ground is not None else [])])
-    leaflet_map = _empty_map(title, heat)
-    window = frame.surroundings()
     view = frame.part(shown)
     if weights is not None:
         view = frame.core(shown[0][0], frame.unwrap(shown[0][1]), weights)
+    counted = None if ground is None else _count(ground, frame)
+    return map_in_frame(title, frame, view, counted, background=background, heat=heat), frame
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Positions that a map lies on: counts by cell of a grid, the number of all, and of those off the map."""
+
+    grid: Grid
+    counts: NDArray[np.int64]
+    positions: int
+    outside: int
+
+
+def map_in_frame(
+    title: str,
+    frame: Frame,
+    view: Frame,
+    ground: Ground | None,
+    *,
+    background: str | os.PathLike[str] | None = None,
+    heat: bool = False,
+) -> folium.Map:
+    """Return a map with its ground in a frame, of which a part is seen at first: see map_with_ground."""
+    drawn = read_background(background) if background else None
+    leaflet_map = _empty_map(title, heat)
+    window = frame.surroundings()
     data: dict[str, Any] = {
         "bounds": [[view.south, view.west], [view.north, view.east]],
         "window": [[window.south, window.west], [window.north, window.east]],
@@ -161,7 +186,7 @@ def map_with_ground(
     }
     sources = []
     if ground is not None:
-        data["picture"], note = _density(ground, frame)
+        data["picture"], note = _density(ground)
         data["coarse"] = frame.side_km > _WORLD_KM
         sources.append(note)
     if frame.side_km > _WORLD_KM and "countries-110m.json" not in assets.missing_map_files():
@@ -171,7 +196,7 @@ def map_with_ground(
     add_call(leaflet_map, "base", data)
     if drawn is not None:
         add_call(leaflet_map, "background", drawn.within(window))
-    return leaflet_map, frame
+    return leaflet_map
 
 
 def _empty_map(title: str, heat: bool) -> folium.Map:
@@ -251,27 +276,36 @@ def _lat_lon(line: Line) -> list[list[float]]:
     return pairs
 
 
-def _density(ground: Group, frame: Frame) -> tuple[dict[str, Any], str]:
+def _density(ground: Ground) -> tuple[dict[str, Any], str]:
     """Return the picture of the density of positions, and its attribution."""
+    address = base64.b64encode(density_png(ground.counts)).decode("ascii")
+    note = f"ground drawn from the trace, {ground.positions:,} positions"
+    if ground.outside:
+        note += f", {ground.outside:,} off the map"
+    return {"url": f"data:image/png;base64,{address}", "bounds": ground.grid.bounds}, note
+
+
+def _count(ground: Group, frame: Frame) -> Ground:
+    """Count positions by cell."""
     lat, lon = ground[0], frame.unwrap(ground[1])
     inside = frame.holds(lat, lon)
-    grid = Grid.over(frame, MAX_SIDE_PX if frame.side_km <= _WORLD_KM else _FAR_SIDE_PX)
-    address = base64.b64encode(density_png(grid.count(lat[inside], lon[inside]))).decode("ascii")
-    note = f"ground drawn from the trace, {len(lat):,} positions"
-    if not inside.all():
-        note += f", {int((~inside).sum()):,} off the map"
-    return {"url": f"data:image/png;base64,{address}", "bounds": grid.bounds}, note
+    grid = Grid.of_frame(frame)
+    return Ground(grid, grid.count(lat[inside], lon[inside]), len(lat), int((~inside).sum()))
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Square cells in Web Mercator: upper left corner and side in widths of the world."""
+class Grid(PixelGrid):
+    """Square cells in Web Mercator over a part of a map."""
 
-    x: float
-    y: float
-    side: float
-    columns: int
-    rows: int
+    @property
+    def plain(self) -> PixelGrid:
+        """The same grid for tasks of Spark, which do not load this module."""
+        return PixelGrid(self.x, self.y, self.side, self.columns, self.rows)
+
+    @classmethod
+    def of_frame(cls, frame: Frame) -> Grid:
+        """Return the cells of the ground of a map."""
+        return cls.over(frame, MAX_SIDE_PX if frame.side_km <= _WORLD_KM else _FAR_SIDE_PX)
 
     @classmethod
     def over(cls, frame: Frame, max_side: int, cell_km: float = _CELL_KM) -> Grid:
@@ -294,10 +328,7 @@ class Grid:
 
     def count(self, lat: Floats, lon: Floats) -> NDArray[np.int64]:
         """Return the number of places in each cell, shape (rows, columns), the northern row first."""
-        x, y = to_mercator(lat, lon)
-        column = np.clip(((x - self.x) / self.side).astype(np.int64), 0, self.columns - 1)
-        row = np.clip(((y - self.y) / self.side).astype(np.int64), 0, self.rows - 1)
-        flat = np.bincount(row * self.columns + column, minlength=self.rows * self.columns)
+        flat = np.bincount(self.pixel(*to_mercator(lat, lon)), minlength=self.rows * self.columns)
         return np.asarray(flat.reshape(self.rows, self.columns), dtype=np.int64)
 
 

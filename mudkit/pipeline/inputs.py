@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors
-from mudkit.files import Place
+from mudkit.files import VERSIONS, Place
 from mudkit.pipeline.commits import Job, Part
 from mudkit.pipeline.frames import parse_rows, reading_rows, without_rows
 from mudkit.pipeline.tasks import run_on_rows, run_tasks
@@ -28,8 +28,6 @@ PART_BYTES = 64 << 20
 """Text that a task parses at most, unless it cannot be split."""
 _MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
 _MIN_BYTES = 4 << 20
-_VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "modificationTime", "mtime", "created")
-"""Names under which stores tell the version of a file, or its time of modification."""
 _ROW_BYTES = 45
 """Average length of a row of text."""
 
@@ -52,7 +50,7 @@ class SourceFile:
             status = path.stat()
             return cls(path, status.st_size, str(status.st_mtime_ns))
         info = path.fs.info(path.path)
-        versions = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
+        versions = [str(info[name]) for name in VERSIONS if info.get(name) is not None]
         return cls(path, info.get("size") or 0, versions[0] if versions else "")
 
     def check(self) -> None:

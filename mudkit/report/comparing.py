@@ -164,7 +164,12 @@ def compare_runs(
 
 def _trace_sum(run: Summary) -> str | None:
     trace = run.manifest.get("inputs", {}).get("trace", {})
-    return trace.get("sha256") if isinstance(trace, dict) else None
+    return _checksum(trace) if isinstance(trace, dict) else None
+
+
+def _checksum(entry: Mapping[str, str]) -> str | None:
+    """Return what tells an input from others: the checksum of its bytes, or of names, sizes and times."""
+    return entry.get("sha256") or entry.get("sha256_of_names_sizes_and_times")
 
 
 def _compared(this: Summary, other: Summary) -> pd.DataFrame:
@@ -350,7 +355,7 @@ class _Pair:
             pair = [values.get(name) for values in given]
             if pair[0] != pair[1]:
                 rows.append((name, _written(pair[0]), _written(pair[1])))
-        sums = [{k: str(v.get("sha256", "")) for k, v in m.get("inputs", {}).items()} for m in manifests]
+        sums = [{k: str(_checksum(v) or "") for k, v in m.get("inputs", {}).items()} for m in manifests]
         for name in dict.fromkeys([*sums[0], *sums[1]]):
             one, two = (of_run.get(name, "") for of_run in sums)
             if one != two:

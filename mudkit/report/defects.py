@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from mudkit import words
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
+from mudkit.trace import profile
 from mudkit.trace.parse import EXCHANGED, LATE
+from mudkit.trace.profile import Stretch
+from mudkit.trace.summaries import Ranks, summarise
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S, distance_km
 
@@ -115,7 +121,7 @@ class Defect:
 
 def find_defects(source: TraceSource) -> list[Defect]:
     """Find all defects, those of all devices first; a clean trace has none."""
-    if not len(source.positions):
+    if not source.count:
         return []
     holes = list(_holes(source))
     silent = list(_silent_hours(source, holes))
@@ -240,9 +246,7 @@ def missing_times_s(
     That is the time from its first position to its last one, without the times at which no device reports
     and few usually do.
     """
-    number = np.arange(len(source.devices))
-    first_us = source.t_us[np.searchsorted(source.device, number)]
-    last_us = source.t_us[np.searchsorted(source.device, number, side="right") - 1]
+    first_us, last_us = (source.of_devices[name].to_numpy() for name in ("first_us", "last_us"))
     others = source.recording.of_kind(BREAK, REST)
     resting_us = silent_us(others["start_us"].to_numpy(), others["end_us"].to_numpy(), first_us, last_us)
     of_all = [defect for defect in defects if defect.kind in ("hole", "silent")]
@@ -347,56 +351,84 @@ def _silent_hours(source: TraceSource, holes: Sequence[Defect]) -> Iterable[Defe
 
 def _reset_clocks(source: TraceSource) -> Iterable[Defect]:
     """Find rows years away from all others, and those from before 1980 or after 2100."""
-    aside = source.aside[source.aside["reason"] == LATE]
-    if len(aside):
-        known = aside["t_us"][aside["t_us"] != NO_TIME]
-        dates = [_date(int(part)) for part in (known.min(), known.max())] if len(known) else []
-        named = words.listing(dict.fromkeys(dates)).replace(", ", " to ")
+    aside = source.aside_counts[source.aside_counts["reason"] == LATE]
+    if rows := int(aside["rows"].sum()):
+        known = aside[aside["first_us"] != NO_TIME]
+        ends = [known["first_us"].min(), known["last_us"].max()] if len(known) else []
+        named = words.listing(dict.fromkeys(_date(int(part)) for part in ends)).replace(", ", " to ")
         devices = tuple(sorted({name for name in aside["device"] if name}))
         yield Defect(
             "clock",
-            f"{words.count(len(aside), 'row')} {'is' if len(aside) == 1 else 'are'} dated before 1980 or "
+            f"{words.count(rows, 'row')} {'is' if rows == 1 else 'are'} dated before 1980 or "
             f"after 2100{f' ({named})' if named else ''}: a clock was reset{_of(devices)}.",
             devices,
         )
-    rows = np.flatnonzero(_is_years_off(source.t_us))
+    outside = partial(profile.rows_outside, *_years_around(source))
+    rows = summarise(source.positions, {"rows": outside})["rows"]
     yield from _misdated(source, rows, "more than a year away from the others: a clock was reset")
 
 
 def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     """Find rows of a device, days away from most others, that would fit into a gap between its other rows."""
-    t_us, device = source.t_us, source.device
-    low, high = np.percentile(t_us, [1, 99]) + _WRONG_DAYS * _DAY_US * np.array([-1, 1])
-    step_us = np.where(np.diff(device) == 0, np.diff(t_us), 0)
-    cuts = np.flatnonzero(step_us >= _WRONG_DAYS * _DAY_US)
-    is_off = np.zeros(len(t_us), dtype=np.bool_)
-    for cut in cuts.tolist():
-        begin, end = (int(np.searchsorted(device, device[cut], side=side)) for side in ("left", "right"))
-        before, after = slice(begin, cut + 1), slice(cut + 1, end)
-        off, others = (before, after) if end - cut - 1 > cut + 1 - begin else (after, before)
-        is_far = t_us[off][-1] < low or t_us[off][0] > high
-        if is_far and _fits_into_gap(source, off, others):
-            is_off[off] = True
-    is_off &= ~_is_years_off(t_us)  # named by itself
-    why = "days away from the others, and would fit into a gap between them: a clock was wrong"
-    yield from _misdated(source, np.flatnonzero(is_off), why)
-
-
-def _is_years_off(t_us: NDArray[np.int64]) -> NDArray[np.bool_]:
-    low, high = np.percentile(t_us, [1, 99])
-    return np.asarray((t_us < low - _YEAR_US) | (t_us > high + _YEAR_US), dtype=np.bool_)
-
-
-def _misdated(source: TraceSource, rows: NDArray[np.int64], why: str) -> Iterable[Defect]:
-    """Yield the defect of rows with wrong dates, if there are any and they are few."""
-    if not len(rows) or len(rows) > _RESET_SHARE * len(source.t_us):
+    margin_us = _WRONG_DAYS * _DAY_US
+    low, high = source.values("times").quantiles((0.01, 0.99)) + margin_us * np.array([-1, 1])
+    devices = source.of_devices
+    steps: pd.DataFrame = source.long_steps().to_pandas()
+    steps = steps[steps["end_us"] - steps["start_us"] >= margin_us].merge(devices, on="device")
+    of_first = steps["rows"] - steps["number"] - 1 > steps["number"] + 1
+    is_far = np.where(of_first, steps["start_us"] < low, steps["end_us"] > high)
+    is_far |= np.where(of_first, steps["first_us"] > high, steps["last_us"] < low)
+    steps, of_first = steps[is_far], of_first[is_far]
+    if steps.empty:
         return
-    devices = tuple(source.devices[number] for number in np.unique(source.device[rows]))
-    first, last = int(source.t_us[rows].min()), int(source.t_us[rows].max())
+    stretches = tuple(
+        Stretch(
+            step.device,
+            is_first,
+            step.start_us if is_first else step.end_us,
+            step.start_us - step.first_us if is_first else step.last_us - step.end_us,
+            (step.first_lat, step.first_lon, step.lat, step.lon)
+            if is_first
+            else (step.next_lat, step.next_lon, step.last_lat, step.last_lon),
+        )
+        for step, is_first in zip(steps.itertuples(), of_first, strict=True)
+    )
+    fitting_gaps = partial(profile.gaps_for, stretches, _FIT_S * US_PER_S, _FIT_MPS)
+    gaps = summarise(source.positions, {"gaps": fitting_gaps})["gaps"]
+    fitting = [stretches[row["stretch"]] for row in gaps.to_pylist() if row["gaps"]]
+    before_us: dict[str, int] = {}
+    after_us: dict[str, int] = {}
+    for stretch in fitting:
+        if stretch.is_first:
+            before_us[stretch.device] = max(stretch.cut_us, before_us.get(stretch.device, stretch.cut_us))
+        else:
+            after_us[stretch.device] = min(stretch.cut_us, after_us.get(stretch.device, stretch.cut_us))
+    if not fitting:
+        return
+    edges = profile.Edges(before_us, after_us)
+    at_edges = partial(profile.rows_at, edges, *_years_around(source))  # others are named by themselves
+    rows = summarise(source.positions, {"rows": at_edges})["rows"]
+    why = "days away from the others, and would fit into a gap between them: a clock was wrong"
+    yield from _misdated(source, rows, why)
+
+
+def _years_around(source: TraceSource) -> tuple[float, float]:
+    """Return the times a year before and after nearly all rows, microseconds since 1970."""
+    low, high = source.values("times").quantiles((0.01, 0.99))
+    return float(low - _YEAR_US), float(high + _YEAR_US)
+
+
+def _misdated(source: TraceSource, rows: pa.Table, why: str) -> Iterable[Defect]:
+    """Yield the defect of rows with wrong dates, counted by device, if there are any and they are few."""
+    count = int(np.sum(rows["rows"].to_numpy()))
+    if not count or count > _RESET_SHARE * source.count:
+        return
+    devices = tuple(rows["device"].to_pylist())
+    first, last = int(rows["first_us"].to_numpy().min()), int(rows["last_us"].to_numpy().max())
     named = words.listing(dict.fromkeys(_date(part) for part in (first, last))).replace(", ", " to ")
     yield Defect(
         "clock",
-        f"{words.count(len(rows), 'position')} {'is' if len(rows) == 1 else 'are'} dated {named}, "
+        f"{words.count(count, 'position')} {'is' if count == 1 else 'are'} dated {named}, "
         f"{why}{_of(devices)}.",
         devices,
         first,
@@ -404,56 +436,34 @@ def _misdated(source: TraceSource, rows: NDArray[np.int64], why: str) -> Iterabl
     )
 
 
-def _fits_into_gap(source: TraceSource, off: slice, others: slice) -> bool:
-    """Return whether rows of a device fit into a gap between its other rows, in time and place."""
-    t_us = source.t_us
-    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    lasts_us = int(t_us[off.stop - 1] - t_us[off.start])
-    gaps_us = np.diff(t_us[others])
-    most_us = 2 * lasts_us + _FIT_S * US_PER_S
-    at = others.start + np.flatnonzero((gaps_us > lasts_us) & (gaps_us <= most_us))
-    slack_s = (t_us[at + 1] - t_us[at] - lasts_us) / US_PER_S
-    moved_km = distance_km(lat[at], lon[at], lat[off.start], lon[off.start])
-    moved_km += distance_km(lat[off.stop - 1], lon[off.stop - 1], lat[at + 1], lon[at + 1])
-    return bool((1000 * moved_km <= _FIT_MPS * slack_s).any())
-
-
 def _exchanged(source: TraceSource) -> Iterable[Defect]:
     """Find rows whose latitude and longitude are exchanged: far away, and near if exchanged back."""
-    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    middle = float(np.median(lat)), float(np.median(lon))
-    apart_km = distance_km(lat, lon, *middle)
-    around_km = float(np.median(apart_km))
+    middle = source.values("lat").median(), source.values("lon").median()
+    distances = profile.distance_values(*middle)
+    apart = summarise(source.positions, {"apart": distances.ranges})["apart"]
+    around_km = Ranks(source.positions, distances, apart).median()
     far_km, near_km = max(_FAR_KM, 10 * around_km), max(_NEAR_KM, 5 * around_km)
-    rows: dict[str, int] = {}
-    times = []
+    tables = []
     if abs(middle[1]) <= 90 and distance_km(middle[1], middle[0], *middle) > far_km:
-        far = np.flatnonzero((apart_km > far_km) & (np.abs(lon) <= 90))
-        far = far[distance_km(lon[far], lat[far], *middle) <= near_km]
-        for number, count in zip(*np.unique(source.device[far], return_counts=True), strict=True):
-            rows[source.devices[number]] = int(count)
-        times = [source.t_us[far]]
-    aside = source.aside[source.aside["lon"].abs() <= 90]
-    back_km = distance_km(aside["lon"], aside["lat"].clip(-180, 180), *middle)
-    is_swapped = (distance_km(aside["lat"].clip(-90, 90), aside["lon"], *middle) > far_km) & (
-        back_km <= near_km
-    )
-    is_swapped &= aside["reason"].isin([EXCHANGED, _TOO_FAST]).to_numpy()
-    swapped = aside[is_swapped]
-    for name, count in swapped["device"].value_counts().items():
-        rows[str(name)] = rows.get(str(name), 0) + int(count)
+        exchanged = partial(profile.exchanged, middle, far_km, near_km)
+        tables.append(summarise(source.positions, {"rows": exchanged})["rows"])
+    of_aside = partial(profile.exchanged_aside, middle, far_km, near_km, (EXCHANGED, _TOO_FAST))
+    tables.append(source.summarise_aside({"rows": of_aside})["rows"])
+    rows: Counter[str] = Counter()
+    times: list[int] = []
+    for row in (row for table in tables for row in table.to_pylist()):
+        rows[row["device"]] += row["rows"]
+        times += [row[name] for name in ("first_us", "last_us") if row[name] is not None]
     if not rows:
         return
-    times.append(swapped["t_us"][swapped["t_us"] != NO_TIME].to_numpy(dtype=np.int64))
-    t_us = np.concatenate(times)
     devices = tuple(sorted((name for name in rows if name), key=lambda name: (-rows[name], name)))
     total = sum(rows.values())
     yield Defect(
         "exchanged",
         f"Latitude and longitude are exchanged in {words.count(total, 'row')}{_of(devices)}.",
         devices,
-        int(t_us.min()) if len(t_us) else NO_TIME,
-        int(t_us.max()) if len(t_us) else NO_TIME,
+        min(times, default=NO_TIME),
+        max(times, default=NO_TIME),
     )
 
 
@@ -475,11 +485,12 @@ def _shifted(source: TraceSource) -> Iterable[Defect]:
 
 def _contradictions(source: TraceSource) -> Iterable[Defect]:
     """Find devices of whose rows a fifth or more contradict the others."""
-    aside = source.aside[source.aside["reason"] == _TOO_FAST]["device"].value_counts()
-    kept = dict(zip(source.devices, np.bincount(source.device).tolist(), strict=True))
+    aside = source.aside_counts[source.aside_counts["reason"] == _TOO_FAST]
+    aside = aside.sort_values(["rows", "device"], ascending=[False, True])
+    kept = source.of_devices.set_index("device")["rows"]
     shares = {
-        str(name): count / (count + kept.get(str(name), 0))
-        for name, count in aside.items()
+        str(name): count / (count + kept.get(name, 0))
+        for name, count in zip(aside["device"], aside["rows"], strict=True)
         if count >= _CONTRADICTED_ROWS
     }
     devices = tuple(name for name, share in shares.items() if share >= _CONTRADICTED)
@@ -496,19 +507,17 @@ def _gaps(source: TraceSource, silent: Sequence[Defect]) -> Iterable[Defect]:
     """Find times without a row of a device that are much longer than usual, counted while others report."""
     if len(source.devices) < 2:
         return
-    is_same = np.diff(source.device) == 0
-    steps_us = np.where(is_same, np.diff(source.t_us), 0)
     breaks = source.recording.of_kind(BREAK)
-    at = np.flatnonzero(steps_us >= _REST_S * US_PER_S)
     begin_us, end_us = breaks["start_us"].to_numpy(), breaks["end_us"].to_numpy()
-    is_within = silent_us(begin_us, end_us, source.t_us[at], source.t_us[at + 1]) == 0
-    at = at[is_within]
+    steps = source.long_steps()
+    start_us, last_us = steps["start_us"].to_numpy(), steps["end_us"].to_numpy()
+    steps = steps.filter(pa.array(silent_us(begin_us, end_us, start_us, last_us) == 0))
     pauses = source.recording.pauses
     off_us = [
         np.concatenate([pauses[name].to_numpy(), [getattr(defect, name) for defect in silent]]).astype(int)
         for name in ("start_us", "end_us")
     ]
-    start_us, end_us = source.t_us[at], source.t_us[at + 1]
+    start_us, end_us = steps["start_us"].to_numpy(), steps["end_us"].to_numpy()
     counted_s = (end_us - start_us - silent_us(off_us[0], off_us[1], start_us, end_us)) / US_PER_S
     whole_s = (end_us - start_us) / US_PER_S
     is_rest = counted_s >= _REST_S
@@ -519,13 +528,13 @@ def _gaps(source: TraceSource, silent: Sequence[Defect]) -> Iterable[Defect]:
         usual_s = (
             float(np.percentile(length_s[is_rest], 95))
             if is_rest.sum() >= _MIN_RESTS
-            else 10 * float(np.median(steps_us[is_same])) / US_PER_S
+            else 10 * source.values("steps").median()
         )
         is_long &= length_s >= _GAP_FACTOR * usual_s
     longest = np.flatnonzero(is_long)[np.argsort(-counted_s[is_long], kind="stable")[:_MAX_GAPS]]
     for row in longest.tolist():
         begin, end = int(start_us[row]), int(end_us[row])
-        name = source.devices[source.device[at[row]]]
+        name = steps["device"][row].as_py()
         others = (
             ", while others do"
             if counted_s[row] * US_PER_S >= _NEARLY * (end - begin)

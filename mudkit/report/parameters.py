@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -95,11 +96,45 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
 def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Place]:
     """Return the files that a report reads, by parameter; each of them is there."""
     fields = _schema(template).model_fields
+    named = tables(template, parameters)
     return {
-        name: existing(parameters[name], what)
+        name: _existing(parameters[name], what)
         for name, what in _INPUTS[template].items()
-        if parameters[name] or fields[name].is_required()
+        if (parameters[name] or fields[name].is_required()) and name not in named
     }
+
+
+def tables(template: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tables of Spark's catalogue that a report reads, by parameter; Spark says if one is there.
+
+    A name that is no file is one of a table if the report is to compute on Spark.
+    """
+    if not parameters.get("spark"):
+        return {}
+    names = {name: str(parameters[name]) for name in _INPUTS[template] if parameters[name]}
+    return {
+        name: given for name, given in names.items() if _TABLE.fullmatch(given) and not Path(given).exists()
+    }
+
+
+def _existing(given: str, what: str) -> Place:
+    """Return the place of a file; of what may be a table, an error says how to name one."""
+    try:
+        return existing(given, what)
+    except InputMissing as error:
+        if what == "background" or not _TABLE.fullmatch(given):
+            raise
+        raise InputMissing(
+            error.summary,
+            where=error.where,
+            found=error.found,
+            expected=error.expected,
+            remedy=f"{error.remedy or 'check the name'}; for a table of Spark's catalogue add --spark",
+        ) from error
+
+
+_TABLE = re.compile(r"[\w`]+(\.[\w`]+){0,2}")
+"""Name of a table, with its catalogue and database or without."""
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
@@ -127,7 +162,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
     if derives:
         shaping |= {name: parameters.get(name) for name in ("box_km", "window_s")}
     for name in ("trace", "reads"):
-        if not parameters.get(name):
+        if not parameters.get(name) or name in tables(template, parameters):
             continue
         path = existing(parameters[name], name)
         if is_trace(path):
@@ -227,6 +262,8 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
                 values[name] = int(value) if is_whole else float(value)
             except ValueError:
                 values[name] = value  # the schema says what is wrong with it
+        elif field is not None and field.annotation is bool:
+            values[name] = {"true": True, "false": False}.get(value.strip().lower(), value)
         elif field is not None and field.annotation == list[int]:
             try:
                 values[name] = [int(part) for part in value.split(",")]

@@ -7,10 +7,12 @@ and days. Defects are counted as they are, without intervals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, words
@@ -20,7 +22,9 @@ from mudkit.report.page import Measure
 from mudkit.report.source import TraceSource
 from mudkit.report.stays import Stays
 from mudkit.trace.movement import MIN_STOP_S, MIN_TRIP_KM
-from mudkit.trace.schema import epoch_us
+from mudkit.trace.profile import QUARTER_S, steps_by_day
+from mudkit.trace.recordings import device_codes
+from mudkit.trace.summaries import Ranks, Rows, summarise
 from mudkit.units import US_PER_S
 
 CLEAN: Final = 0.01
@@ -49,11 +53,11 @@ def first_measures(
     stretches = source.recording.stretches
     return [
         _measure("devices", len(source.devices), "", "Devices with positions."),
-        _measure("positions", _total(source, source.device, source.t_us), "", "Positions that were kept."),
+        _measure("positions", _total(source, *_by_day(source.quarters)), "", "Positions that were kept."),
         _measure("reads", _total_reads(source), "", "Reads, recorded or derived."),
-        _measure("positions_per_device", intervals.median(np.bincount(source.device)), "",
+        _measure("positions_per_device", intervals.median(source.of_devices["rows"]), "",
                  "Positions of the median device."),
-        _measure("median_interval_s", _interval_s(source), "s",
+        _measure("median_interval_s", median_step_s(source.positions, source.values("steps")), "s",
                  "Median time between two positions of a device."),
         _measure("shortest_day_interval_s", steps_s.min() if len(steps_s) else None, "s",
                  "The same on the day on which it is shortest."),
@@ -100,7 +104,9 @@ def _of_stays(source: TraceSource, stays: Stays) -> list[Measure]:
         return intervals.median(table[column], table["device"], table["start_us"] // _US_PER_DAY)
 
     def total(table: pd.DataFrame) -> Interval:
-        return _total(source, table["device"].to_numpy(), table["start_us"].to_numpy())
+        counted = table.assign(day=table["start_us"] // _US_PER_DAY).groupby(["device", "day"]).size()
+        number, day = (counted.index.get_level_values(name).to_numpy() for name in ("device", "day"))
+        return _total(source, number, day, counted.to_numpy())
 
     return [
         _measure("stops", total(stops), "", f"Stays within 50 m for at least {MIN_STOP_S:g} s."),
@@ -121,42 +127,56 @@ def _measure(name: str, value: Interval | float | str | None, unit: str, definit
     return Measure(name, value.value, unit, definition, *ends)
 
 
-def _total(source: TraceSource, device: NDArray[Any], t_us: NDArray[Any]) -> Interval:
-    """Return the number of rows, with its interval over the devices of the trace and its days."""
-    first, last = (int(end // _US_PER_DAY) for end in (source.t_us.min(), source.t_us.max()))
-    shape = len(source.devices), last - first + 1
-    cell = device.astype(np.int64) * shape[1] + t_us.astype(np.int64) // _US_PER_DAY - first
-    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+def _total(
+    source: TraceSource, device: NDArray[np.int64], day: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Interval:
+    """Return the number of rows, with its interval over the devices of the trace and its days.
+
+    Rows are counted by device (number) and day of UTC.
+    """
+    first, last = (end // _US_PER_DAY for end in (source.first_us, source.last_us))
+    counts = np.zeros((len(source.devices), last - first + 1), dtype=np.int64)
+    np.add.at(counts, (device, day - first), rows)
     return intervals.total(counts[:, counts.any(axis=0)])  # of days without a row none is expected
 
 
+def _by_day(quarters: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return devices, days of UTC and rows of counts by quarter of an hour."""
+    device, quarter, rows = (quarters[name].to_numpy() for name in ("device", "quarter", "rows"))
+    return device, quarter // (86_400 // QUARTER_S), rows
+
+
 def _total_reads(source: TraceSource) -> Interval | int:
-    """Return the number of reads; with an interval if all are of devices with positions, in their days."""
-    number = {name: number for number, name in enumerate(source.devices)}
-    device = np.array([number.get(name, -1) for name in source.reads["device"].to_pylist()], dtype=np.int64)
-    t_us = epoch_us(source.reads["ts"])
-    is_within = (t_us >= source.t_us.min()) & (t_us <= source.t_us.max()) & (device >= 0)
-    return _total(source, device, t_us) if len(device) and is_within.all() else len(device)
+    """Return the number of reads; with an interval if all are of devices with positions, in their time."""
+    if not source.read_count:
+        return 0
+    numbers = source.numbers(pa.array(source.read_quarters["device"], pa.string()))
+    first_us, last_us = source.read_ends_us
+    is_within = first_us >= source.first_us and last_us <= source.last_us and (numbers >= 0).all()
+    if not is_within:
+        return source.read_count
+    return _total(source, *_by_day(source.read_quarters.assign(device=numbers)))
 
 
-def _interval_s(source: TraceSource) -> Interval:
-    is_same = np.diff(source.device) == 0
-    return intervals.median(
-        gaps_s(source), source.device[1:][is_same], source.t_us[1:][is_same] // _US_PER_DAY
-    )
+def median_step_s(rows: Rows, steps: Ranks) -> Interval:
+    """Return the median time between two rows of a device, with its interval over devices and days."""
+    value = steps.median()
+    if steps.count() < 2:
+        return Interval(value, np.nan, np.nan, "value")
+    table = summarise(rows, {"steps": partial(steps_by_day, value)})["steps"]
+    below = table["below"].to_numpy() + 0.5 * table["equal"].to_numpy()
+    counts = table["rows"].to_numpy().astype(np.float64)
+    clusters = device_codes(table["device"]), table["day"].to_numpy()
+    low, high = steps.quantiles(intervals.median_levels(below, counts, *clusters))
+    return Interval(value, float(low), float(high), "interval")
 
 
 def _aside_share(source: TraceSource, share: float) -> Interval | float:
     """Return the share of rows set aside; with an interval over devices if all rows name theirs."""
-    counts = source.aside["device"].value_counts().reindex(source.devices, fill_value=0).to_numpy()
-    kept = np.bincount(source.device, minlength=len(counts))
-    over = intervals.ratio(counts, counts + kept)
+    by_device = source.aside_counts.groupby("device")["rows"].sum()
+    counts = by_device.reindex(source.devices, fill_value=0).to_numpy()
+    over = intervals.ratio(counts, counts + source.of_devices["rows"].to_numpy())
     return over if abs(over.value - share) < 1e-12 else share
-
-
-def gaps_s(source: TraceSource) -> NDArray[np.float64]:
-    """Return the times between two positions of a device, which are ordered by device and time."""
-    return np.asarray(np.diff(source.t_us)[np.diff(source.device) == 0] / US_PER_S)
 
 
 def span_days(stretches: pd.DataFrame) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.errors import ParameterError
-from mudkit.figures import tile_bounds, tiles
+from mudkit.figures import tile_bounds
 from mudkit.places import place_names
 from mudkit.report.defects import (
     KINDS,
@@ -31,14 +32,16 @@ from mudkit.report.profile_measures import (
     WHOLE_DAY_HOURS,
     count_whole_days,
     first_measures,
-    gaps_s,
     span_days,
 )
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
-from mudkit.report.source import QUARTER_S, TraceSource
+from mudkit.report.source import TraceSource
 from mudkit.report.stays import PLACE_ZOOM, Stays, find_stays, places, silences
+from mudkit.trace import profile
 from mudkit.trace.derive import Rule
 from mudkit.trace.movement import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S
+from mudkit.trace.profile import QUARTER_S
+from mudkit.trace.summaries import summarise
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
@@ -77,10 +80,9 @@ def first_screen(
     kept = int(source.rows.loc[source.rows["what"] == "positions", "rows"].sum())
     aside = source.rows[source.rows["what"].str.startswith("rejected: ")]
     share = float(aside["rows"].sum()) / max(kept + aside["rows"].sum(), 1)
-    steps_s = gaps_s(source)
-    median_s = float(np.median(steps_s)) if len(steps_s) else np.nan
+    median_s = source.values("steps").median()
     days = source.days()
-    per_device = np.bincount(source.device)
+    per_device = source.of_devices["rows"].to_numpy()
     per_day = float(days["devices"].median())
     shown = [
         (
@@ -251,10 +253,11 @@ def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
 def stretches(source: TraceSource) -> pd.DataFrame:
     """List stretches of days with rows: ``first, last`` (day), ``days`` with rows, ``positions``."""
     table = source.recording.stretches
-    edges = np.searchsorted(
-        np.sort(source.t_us), np.append(table["start_us"].to_numpy(), np.iinfo(np.int64).max)
-    )
-    return table[["first", "last", "days"]].assign(positions=np.diff(edges))
+    # Days without rows lie between two stretches, so no quarter of an hour has rows of both.
+    quarters = source.quarters.groupby("quarter")["rows"].sum()
+    starts = np.searchsorted(quarters.index.to_numpy(), table["start_us"].to_numpy() // _QUARTER_US)
+    positions = np.add.reduceat(quarters.to_numpy(), starts)
+    return table[["first", "last", "days"]].assign(positions=positions)
 
 
 def pauses(source: TraceSource) -> pd.DataFrame:
@@ -422,7 +425,8 @@ def over_time(source: TraceSource) -> tuple[pd.DataFrame, str]:
 
 def intervals(source: TraceSource) -> pd.DataFrame:
     """Count times between two positions of a device, in bins from the first to the last that holds any."""
-    counts, _ = np.histogram(gaps_s(source), _EDGES_S)
+    counted = summarise(source.positions, {"bins": partial(profile.step_bins, _EDGES_S)})["bins"]
+    counts = counted["rows"].to_numpy()
     occupied = np.flatnonzero(counts)
     kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)
     table = pd.DataFrame({"from_s": _EDGES_S[:-1], "to_s": _EDGES_S[1:], "intervals": counts})
@@ -434,16 +438,11 @@ def cells(source: TraceSource, zoom: int) -> pa.Table:
 
     ``lat, lon`` (mean of its positions), ``positions, devices`` and its edges ``south, west, north, east``.
     """
-    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    x, y = tiles(zoom, lat, lon)
-    key, index, counts = np.unique(x * 2**zoom + y, return_inverse=True, return_counts=True)
-    mean = {
-        name: np.bincount(index, values, len(key)) / counts for name, values in (("lat", lat), ("lon", lon))
-    }
-    pairs = np.unique(index.astype(np.int64) * len(source.devices) + source.device)
-    devices = np.bincount(pairs // len(source.devices), minlength=len(key))
-    bounds = tile_bounds(zoom, key // 2**zoom, key % 2**zoom)
-    return pa.table({**mean, "positions": counts, "devices": devices, **bounds})
+    counted = summarise(source.positions, {"cells": partial(profile.CellCounts, zoom)})["cells"]
+    column, row, rows = (counted[name].to_numpy() for name in ("column", "row", "rows"))
+    mean = {name: profile.mean_degrees(counted[name].to_numpy(), rows) for name in ("lat", "lon")}
+    counts = {"positions": rows, "devices": counted["devices"].to_numpy()}
+    return pa.table(mean | counts | tile_bounds(zoom, column, row))
 
 
 def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
@@ -451,25 +450,26 @@ def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
 
     ``device, positions, reads, set_aside`` (rows), ``stops, trips, trip_km``, ``first, last``.
     """
-    number = np.arange(len(source.devices))
-    begins = np.searchsorted(source.device, number)
-    ends = np.searchsorted(source.device, number, side="right") - 1
-    names = pd.Index(source.devices, name="device")
-    local = {
-        name: pd.to_datetime(source.t_us[rows], unit="us", utc=True).tz_convert(source.tz).tz_localize(None)
-        for name, rows in (("first", begins), ("last", ends))
-    }
+    counted = source.of_devices
+    names = pd.Index(counted["device"], name="device")
+
+    def local(t_us: pd.Series) -> pd.DatetimeIndex:
+        return pd.to_datetime(t_us.to_numpy(), unit="us", utc=True).tz_convert(source.tz).tz_localize(None)
+
+    def of_names(rows: pd.DataFrame) -> pd.Series:
+        return rows.groupby("device")["rows"].sum().reindex(names).fillna(0).astype(int)
+
     trips = stays.trips.astype({"device": int})
     table = pd.DataFrame(
         {
-            "positions": np.bincount(source.device),
-            "reads": source.reads["device"].to_pandas().value_counts().reindex(names).fillna(0).astype(int),
-            "set_aside": source.aside["device"].value_counts().reindex(names).fillna(0).astype(int),
+            "positions": counted["rows"].to_numpy(),
+            "reads": of_names(source.read_quarters),
+            "set_aside": of_names(source.aside_counts),
             "stops": np.bincount(stays.stops["device"].to_numpy(dtype=np.int64), minlength=len(names)),
             "trips": np.bincount(trips["device"].to_numpy(), minlength=len(names)),
             "trip_km": np.bincount(trips["device"].to_numpy(), trips["trip_km"], minlength=len(names)),
-            "first": local["first"],
-            "last": local["last"],
+            "first": local(counted["first_us"]),
+            "last": local(counted["last_us"]),
         },
         index=names,
     )
@@ -560,29 +560,43 @@ def device_answer(table: pd.DataFrame) -> Answer:
 
 def read_answer(source: TraceSource) -> Answer:
     """Return where the reads come from, and the rule in words, as a heading."""
-    if not len(source.reads):
+    if not source.read_count:
         return Answer("There are no reads")
     derived = source.derived_by()
     if not derived:
-        return Answer(f"{words.count(len(source.reads), 'read')} were recorded")
+        return Answer(f"{words.count(source.read_count, 'read')} were recorded")
     try:
         text = Rule.parse(derived).describe()
     except ParameterError:  # several rules, or those of another program
         text = ""
-    return Answer(f"{words.count(len(source.reads), 'read')} derived by {derived}", text)
+    return Answer(f"{words.count(source.read_count, 'read')} derived by {derived}", text)
+
+
+def computed_answer(source: TraceSource) -> Answer:
+    """Return where the figures were computed, and of how many rows, as a heading."""
+    rows = f"{words.count(source.count, 'position')} and {words.count(source.read_count, 'read')}"
+    if not source.computed_on:
+        return Answer(f"Computed in the memory of one machine, of {rows}")
+    return Answer(
+        f"Computed on Spark ({source.computed_on}), of {rows}",
+        "Tasks read all of these rows. Only counts, and the lists of stops, trips and long gaps, came to the "
+        "machine that wrote this page.",
+    )
 
 
 def interval_answer(source: TraceSource) -> Answer:
     """Return how regularly devices report, as a heading."""
-    steps_s = gaps_s(source)
-    if not len(steps_s):
+    steps = source.values("steps")
+    if not steps.count():
         return Answer("No device reports twice")
-    share = float((steps_s >= _LONG_GAP_S).mean())
+    long = source.long_steps()
+    lengths_s = (long["end_us"].to_numpy() - long["start_us"].to_numpy()) / US_PER_S
+    share = float((lengths_s >= _LONG_GAP_S).sum() / steps.count())
     table = intervals(source)
     low_s, high_s, count = map(float, table.to_numpy()[int(table["intervals"].argmax())])
     until = f" to {words.duration(high_s)}" if np.isfinite(high_s) else " or longer"
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
-        f"The median step takes {words.duration(float(np.median(steps_s)))}; "
-        f"{words.percent(count / len(steps_s))} of all take {words.duration(low_s)}{until}.",
+        f"The median step takes {words.duration(steps.median())}; "
+        f"{words.percent(count / steps.count())} of all take {words.duration(low_s)}{until}.",
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from mudkit.trace.profile import MOMENT_S
+from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ HOLE: Final = "hole"
 BREAK_DAYS: Final = 7
 """Days without rows that end a stretch."""
 
-_MIN_PAUSE_S: Final = 180.0
+_MIN_PAUSE_S: Final = float(MOMENT_S)
 _STEPS: Final = 3.0
 _DEVICES: Final = 10
 _FLEET_SHARE: Final = 0.8
@@ -30,6 +33,9 @@ _DAYS: Final = 14
 _WEEKS: Final = (-14, -7, 7, 14)
 _QUARTER_US: Final = 900 * US_PER_S
 _DAY_US: Final = 86_400 * US_PER_S
+
+_UNRECORDED: Final = 0.1
+"""Share of a read's window that may be unrecorded where answers are judged."""
 
 _MAX_SHIFT_H: Final = 14
 _HOUR: Final = 4
@@ -99,14 +105,14 @@ def record(source: TraceSource) -> Recording:
     quarter, per_quarter = np.unique(source.quarters["quarter"].to_numpy(), return_counts=True)
     day_of = source.local(quarter).floor("D").to_numpy().astype("datetime64[D]").astype(np.int64)
     days = np.unique(day_of)
-    t_us = np.sort(source.t_us)
     begin_day = np.flatnonzero(np.diff(days, prepend=days[0] - 2 * BREAK_DAYS) > BREAK_DAYS)
     last_day = np.append(begin_day[1:], len(days)) - 1
-    at = np.flatnonzero(np.diff(t_us) >= _MIN_PAUSE_S * US_PER_S)
-    start_us, end_us = t_us[at], t_us[at + 1]
+    first_us, last_us = (source.moments[name].to_numpy() for name in ("first_us", "last_us"))
+    at = np.flatnonzero(first_us[1:] - last_us[:-1] >= _MIN_PAUSE_S * US_PER_S)
+    start_us, end_us = last_us[at], first_us[at + 1]
     day = [day_of[np.searchsorted(quarter, moment // _QUARTER_US)] for moment in (start_us, end_us)]
     is_break, is_whole_day = day[1] - day[0] > BREAK_DAYS, day[1] - day[0] > 1
-    ends_us = [np.append(t_us[0], end_us[is_break]), np.append(start_us[is_break], t_us[-1])]
+    ends_us = [np.append(source.first_us, end_us[is_break]), np.append(start_us[is_break], source.last_us)]
     stretches = pd.DataFrame(
         {
             "first": days[begin_day].astype("datetime64[D]").astype("datetime64[s]"),
@@ -260,6 +266,13 @@ def _fit_shifts(
         away = off_before[end + 1 - _HOUR * shift_h] - off_before[begin - _HOUR * shift_h]
         fits.append(np.bincount(device, reports + own, count) + away)
     return np.array(fits)
+
+
+def is_recorded(begin_us: NDArray[np.int64], end_us: NDArray[np.int64], reads: pa.Table) -> NDArray[np.bool_]:
+    """Return whether at least nine tenths of the window of each read lie in no interval without rows."""
+    window_us = np.round(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+    t_us = epoch_us(reads["ts"])
+    return np.asarray(silent_us(begin_us, end_us, t_us - window_us, t_us) <= _UNRECORDED * window_us)
 
 
 def silent_us(

@@ -29,12 +29,14 @@ from mudkit.files import (
     size_bytes,
     sizes_below,
     staged_folder,
+    stamp,
     sweep_killed,
 )
 from mudkit.progress import is_enabled
 from mudkit.report.page import DETAILS, SUMMARY
-from mudkit.report.parameters import check, check_inputs, inputs
+from mudkit.report.parameters import check, check_inputs, inputs, tables
 from mudkit.report.schemas import TEMPLATES
+from mudkit.report.source import stays_on_spark
 from mudkit.report.summary import write_summary
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ _DURATIONS: Final = {
     "scoreboard": (10, 0.4),
 }
 """Seconds by report: those of any run, and those of a MB of packed input."""
+_SPARK_S: Final = 30
+"""Seconds that Spark takes to start, and to begin a dozen jobs."""
 _TASK_S: Final = {"friends nearby": 0.25, "ward telemetry": 4.0, "news with ranks": 0.35}
 _OTHER_TASK_S: Final = 0.2
 """Seconds of a run with 8 phones for a quarter of the task's hours, on one core."""
@@ -172,11 +176,34 @@ def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Place
         "report": template,
         "parameters": dict(values),
         "seed": values.get("seed"),
-        "inputs": {name: {"name": path.name, "sha256": sha256(path)} for name, path in files.items()},
+        "inputs": {
+            **{name: _identity(path, values) for name, path in files.items()},
+            **{name: _table_identity(table) for name, table in tables(template, dict(values)).items()},
+        },
         "template_sha256": sha256(_TEMPLATES / f"{template}.ipynb"),
         "versions": _versions(),
     }
     return request | {"fingerprint": _fingerprint(request)}
+
+
+def _identity(path: Place, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells a file or folder from others; the bytes of one that stays on Spark are not read."""
+    if not _is_on_spark(values):
+        return {"name": path.name, "sha256": sha256(path)}
+    return {"name": path.name, "sha256_of_names_sizes_and_times": stamp(path)}
+
+
+def _is_on_spark(values: Mapping[str, Any]) -> bool:
+    """Return whether a report computes on Spark."""
+    if "spark" not in values:
+        return False
+    given = (values["trace"], values["reads"])
+    return bool(values["spark"]) or any(stays_on_spark(trace) for trace in given if trace)
+
+
+def _table_identity(table: str) -> dict[str, Any]:
+    """Return the identity of a table; nobody can tell whether it changed, so each run is one of its own."""
+    return {"name": table, "read": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
 
 
 class _Stages:
@@ -211,6 +238,8 @@ def _expected_s(template: str, values: Mapping[str, Any], files: Iterable[Place]
     fixed_s, per_mb_s = _DURATIONS[template]
     packed_mb = sum(_packed_mb(path) for path in files)
     expected_s: float = fixed_s + per_mb_s * packed_mb
+    if _is_on_spark(values):
+        expected_s += _SPARK_S
     if template == "scoreboard":
         from mudkit.experiment import TASKS  # it loads all systems
 
@@ -244,8 +273,7 @@ def provenance(
 
     given = {name: value for name, value in manifest["parameters"].items() if value not in (None, "", {}, [])}
     rows = [
-        {"what": f"file {entry['name']}", "value": f"SHA-256 {entry['sha256']}"}
-        for entry in manifest["inputs"].values()
+        {"what": what, "value": value} for what, value in map(_told_identity, manifest["inputs"].values())
     ]
     rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
     table = show(rows, "Files and parameters.", rows=len(rows))
@@ -258,6 +286,16 @@ def provenance(
         new_markdown_cell(f"## Provenance\n\n{intro}\n\n    {command}", metadata=folded),
         new_code_cell("", outputs=[output], metadata=folded),
     ]
+
+
+def _told_identity(entry: Mapping[str, str]) -> tuple[str, str]:
+    """Return what an input is called, and what tells it from others, in words."""
+    if "read" in entry:
+        return f"table {entry['name']}", f"read on {entry['read']}"
+    if "sha256" in entry:
+        return f"file {entry['name']}", f"SHA-256 {entry['sha256']}"
+    digest = entry["sha256_of_names_sizes_and_times"]
+    return f"file {entry['name']}", f"SHA-256 of names, sizes and times of its files {digest}"
 
 
 def words_of_command(template: str, parameters: Mapping[str, Any]) -> list[str]:

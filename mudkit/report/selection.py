@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit import words
 from mudkit.display import one_line
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.predicates import Predicate
@@ -71,11 +72,14 @@ class Selection:
         """Return the reads that are kept."""
         return self._rows(reads, None if self.missing_in_reads() else self.predicate)
 
-    def describe(self) -> str:
-        """Return what is selected, in words; empty for all."""
+    def describe(self, *, needs_reads: bool = False) -> str:
+        """Return what is selected, in words, also whether of reads; empty for all."""
         parts = [f"from {self.written.replace('/', ' to ')}"] if self.period else []
         parts += [f"where {one_line(self.predicate.text, _PREDICATE_LETTERS)}"] if self.predicate else []
-        return f"only rows {', '.join(parts)}" if parts else ""
+        selected = f"only rows {', '.join(parts)}" if parts else ""
+        if needs_reads and (missing := self.missing_in_reads()):
+            selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
+        return selected
 
     def refuse_empty(self, kept: Counter[str], seen: Counter[str], *, needs_reads: bool) -> None:
         """Raise an error if nothing is left of the positions, or of the reads that are needed."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +21,7 @@ import pyarrow.compute as pc
 from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.files import Place, existing, is_folder, size_bytes, sizes_below
+from mudkit.files import Place, existing, is_address, is_folder, size_bytes, sizes_below
 from mudkit.report.recording import (
     BREAK,
     BREAK_DAYS,
@@ -27,16 +29,19 @@ from mudkit.report.recording import (
     Recording,
     Zones,
     compare_zones,
+    is_recorded,
     record,
-    silent_us,
 )
 from mudkit.report.selection import Selection
+from mudkit.trace import profile
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats.packed import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
+from mudkit.trace.profile import QUARTER_S
 from mudkit.trace.schema import FARES, epoch_us
+from mudkit.trace.summaries import Distributed, Ranks, Rows, Summaries, Summary, Values, select, summarise
 from mudkit.trace.times import NO_TIME
 from mudkit.units import MERCATOR_END, US_PER_S, distance_km
 
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ROWS: Final = 20_000_000
-"""Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
+"""Rows, by the size of the file, up to which a trace is read into memory, whole; about 4 GB at most."""
 _ROW_BYTES: Final = 45
 _S_PER_DAY: Final = 86_400
 _FEW_READS: Final = 200
@@ -62,15 +67,13 @@ _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
 _OF_POSITIONS: Final = frozenset(
-    {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us", "zones"}
+    {"_median_steps_s", "_summaries", "_values", "of_devices", "quarters", "recording", "zones"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
-_UNRECORDED: Final = 0.1
-"""Share of a read's window that may be unrecorded where answers are judged."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
-QUARTER_S: Final = 900
-"""Length of the intervals of :attr:`TraceSource.quarters`; the offsets of all zones are multiples of it."""
+_STEP_S: Final = 600.0
+_PLACES: Final = ("lat", "lon", "turned")
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class TraceSource:
         Fares that begin at one of the positions; empty: the file does not say when a taxi has one.
     left_out : int
         Reads that :meth:`with_whole_windows` has left out.
+    computed_on : str
+        Where Spark runs, if the rows stay there; empty: they are in memory.
     """
 
     name: str
@@ -108,37 +113,190 @@ class TraceSource:
     rows: pd.DataFrame
     tz: str
     devices_read: int = 0
-    aside: pd.DataFrame = field(default_factory=lambda: no_rows_aside())
+    aside: pd.DataFrame | Distributed = field(default_factory=lambda: no_rows_aside())
     selected: str = ""
     selected_from: Mapping[str, int] = field(default_factory=dict)
     fares: pa.Table = field(default_factory=FARES.empty_table)
     left_out: int = 0
+    computed_on: str = ""
 
     @cached_property
+    def opened(self) -> ExitStack:
+        """Contexts that keep rows on the disks of Spark's executors while the trace is used."""
+        return ExitStack()
+
+    @cached_property
+    def of_devices(self) -> pd.DataFrame:
+        """Rows of each device by its number: ``device, rows``, times, and places of the first and last one.
+
+        ``first_us, last_us, first_lat, first_lon, last_lat, last_lon``.
+        """
+        frame: pd.DataFrame = self._summaries["devices"].to_pandas()
+        return frame
+
+    @property
     def devices(self) -> list[str]:
-        """Names of the devices with positions, by the number that :attr:`device` gives them."""
-        names: list[str] = self._coded.dictionary.to_pylist()
+        """Names of the devices with positions, by their numbers."""
+        names: list[str] = self._summaries["devices"]["device"].to_pylist()
         return names
 
-    @cached_property
-    def device(self) -> NDArray[np.int32]:
-        """Number of the device of each position."""
-        return np.asarray(self._coded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
+    @property
+    def count(self) -> int:
+        """Number of positions."""
+        return int(self.of_devices["rows"].sum())
 
-    @cached_property
-    def t_us(self) -> NDArray[np.int64]:
-        """Time of each position, microseconds since 1970."""
-        return epoch_us(self.positions["ts"])
+    @property
+    def first_us(self) -> int:
+        """Time of the first position, microseconds since 1970."""
+        return int(self.of_devices["first_us"].min())
+
+    @property
+    def last_us(self) -> int:
+        """Time of the last position, microseconds since 1970."""
+        return int(self.of_devices["last_us"].max())
+
+    def numbers(self, names: pa.ChunkedArray) -> NDArray[np.int64]:
+        """Return the numbers of devices by their names; -1: it has no position."""
+        known = self._summaries["devices"]["device"].combine_chunks()
+        numbers = pc.fill_null(pc.index_in(names, value_set=known), -1)
+        return np.asarray(numbers.to_numpy(), dtype=np.int64)
 
     @cached_property
     def quarters(self) -> pd.DataFrame:
-        """Rows of positions by ``device`` and ``quarter`` (of an hour, since 1970), which had any."""
+        """Rows of positions by ``device`` (number) and ``quarter`` of an hour since 1970, which had any."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        quarter = self.t_us // (QUARTER_S * US_PER_S)
-        first = np.flatnonzero((np.diff(self.device, prepend=-1) != 0) | (np.diff(quarter, prepend=-1) != 0))
-        rows = np.diff(first, append=len(quarter))
-        return pd.DataFrame({"device": self.device[first], "quarter": quarter[first], "rows": rows})
+        table = self._summaries["quarters"]
+        columns = {name: table[name].to_numpy() for name in ("quarter", "rows")}
+        return pd.DataFrame({"device": self.numbers(table["device"])} | columns)
+
+    @property
+    def moments(self) -> pa.Table:
+        """Times of the first and last row of any device in each three minutes: ``first_us, last_us``."""
+        return self._summaries["moments"]
+
+    def long_steps(self) -> pa.Table:
+        """Return the steps of a device that take ten minutes or longer (:func:`profile.long_steps`)."""
+        return self._summaries["steps"]
+
+    def values(self, what: str) -> Ranks:
+        """Return the ranks of ``steps``, seconds, of ``times``, or of ``lat``, ``lon`` or ``turned``."""
+        return self._values[what]
+
+    @cached_property
+    def _kinds(self) -> dict[str, Values]:
+        places = {name: profile.place_values(name) for name in _PLACES}
+        return {"steps": profile.step_values(self.tz), "times": profile.time_values()} | places
+
+    @cached_property
+    def _values(self) -> dict[str, Ranks]:
+        return {
+            name: Ranks(self.positions, values, self._summaries[f"values {name}"])
+            for name, values in self._kinds.items()
+        }
+
+    @cached_property
+    def _summaries(self) -> dict[str, pa.Table]:
+        """Summaries of positions for any page, in one pass."""
+        summaries: dict[str, Callable[[], Summary]] = {
+            "devices": profile.devices,
+            "quarters": profile.quarters,
+            "moments": profile.moments,
+            "steps": partial(profile.long_steps, round(_STEP_S * US_PER_S)),
+            "beyond": partial(profile.beyond, MERCATOR_END),
+        }
+        summaries |= {f"values {name}": values.ranges for name, values in self._kinds.items()}
+        return summarise(self.positions, summaries)
+
+    @cached_property
+    def _of_reads(self) -> dict[str, pa.Table]:
+        """Summaries of reads for any page, in one pass."""
+        summaries: dict[str, Callable[[], Summary]] = {
+            "quarters": profile.quarters,
+            "origins": profile.origins,
+            "bursts": partial(profile.short_steps, _CLUSTER_S * US_PER_S),
+            "requests": profile.requests,
+            "gaps": self._read_steps.ranges,
+        }
+        return summarise(self.ordered_reads, summaries)
+
+    @cached_property
+    def ordered_reads(self) -> Rows:
+        """The reads, ordered by device and time."""
+        if isinstance(self.reads, pa.Table):
+            return self.reads.sort_by([("device", "ascending"), ("ts", "ascending")])
+        return self.reads
+
+    @property
+    def _read_steps(self) -> Values:
+        return profile.step_values(self.tz)
+
+    @cached_property
+    def read_gaps(self) -> Ranks:
+        """Times between two reads of a device, seconds."""
+        return Ranks(self.ordered_reads, self._read_steps, self._of_reads["gaps"])
+
+    def reads_of(self, devices: Iterable[str]) -> pa.Table:
+        """Return the reads of some devices in memory."""
+        return _rows_of(self.reads, devices)
+
+    def positions_of(self, devices: Iterable[str]) -> pa.Table:
+        """Return the positions of some devices in memory."""
+        return _rows_of(self.positions, devices)
+
+    def requests(self, name: str) -> tuple[float, float]:
+        """Return the least and the largest ``box_km`` or ``window_s`` of the reads; there has to be one."""
+        ends = self._of_reads["requests"]
+        low, high = (float(ends[f"{end}_{name}"][0].as_py()) for end in ("least", "most"))
+        return low, high
+
+    @property
+    def read_count(self) -> int:
+        """Number of reads."""
+        return int(np.sum(self._of_reads["quarters"]["rows"].to_numpy()))
+
+    @property
+    def read_ends_us(self) -> tuple[int, int]:
+        """Times of the first and the last read, microseconds since 1970; there has to be one."""
+        origins = self._of_reads["origins"]
+        return int(pc.min(origins["first_us"]).as_py()), int(pc.max(origins["last_us"]).as_py())
+
+    @property
+    def longest_window_s(self) -> float:
+        """Longest time for which a read asks back, seconds."""
+        return float(pc.max(self._of_reads["requests"]["most_window_s"]).as_py() or 0.0)
+
+    @cached_property
+    def read_quarters(self) -> pd.DataFrame:
+        """Rows of reads by ``device`` (name) and ``quarter`` (of an hour, since 1970), which had any."""
+        frame: pd.DataFrame = self._of_reads["quarters"].to_pandas()
+        return frame
+
+    @cached_property
+    def aside_counts(self) -> pd.DataFrame:
+        """Rows that were set aside by ``reason`` and ``device``: ``rows``, and known times from and to.
+
+        ``first_us, last_us`` are ``NO_TIME`` if no row says its time.
+        """
+        frame: pd.DataFrame = self.summarise_aside({"counts": profile.aside})["counts"].to_pandas()
+        times = {name: frame[name].fillna(NO_TIME).astype("int64") for name in ("first_us", "last_us")}
+        return frame.assign(**times)
+
+    def summarise_aside(self, summaries: Summaries) -> dict[str, pa.Table]:
+        """Summarise the rows that were set aside; of a part of a trace those of its devices."""
+        if isinstance(self.aside, Distributed):
+            results = self.aside.summarise(summaries)
+            if self.selected:
+                here = pa.array(["", *self.devices])
+                results = {
+                    name: table.filter(pc.is_in(table["device"], here)) for name, table in results.items()
+                }
+            return results
+        columns = {name: pa.array(self.aside[name], pa.string()) for name in ("reason", "device")}
+        t_us = self.aside["t_us"].to_numpy(dtype=np.int64, na_value=NO_TIME)
+        times = pa.array(t_us, mask=t_us == NO_TIME).cast(pa.timestamp("us", "UTC"))
+        places = {name: self.aside[name].to_numpy(dtype=np.float64) for name in ("lat", "lon")}
+        return summarise(pa.table(columns | {"ts": times} | places), summaries)
 
     @cached_property
     def recording(self) -> Recording:
@@ -158,16 +316,8 @@ class TraceSource:
     def _median_steps_s(self) -> pd.Series:
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        same = np.diff(self.device) == 0
-        steps_s = np.diff(self.t_us)[same] / US_PER_S
-        quarter, index = np.unique(self.t_us[1:][same] // (QUARTER_S * US_PER_S), return_inverse=True)
-        day = self.local(quarter).floor("D").to_numpy().astype("datetime64[D]").astype(np.int64)
-        return pd.Series(steps_s).groupby(day[index]).median()
-
-    @cached_property
-    def _coded(self) -> pa.DictionaryArray:
-        coded = self.positions["device"].dictionary_encode().unify_dictionaries().combine_chunks()
-        return coded if isinstance(coded, pa.DictionaryArray) else coded.chunk(0)
+        steps = self.values("steps")
+        return pd.Series(steps.medians(), index=pd.Index(steps.groups, dtype="int64"), dtype="float64")
 
     def describe(self) -> str:
         """Return what was read in a line: file, devices, span, rows, rows set aside."""
@@ -176,17 +326,19 @@ class TraceSource:
         aside = int(self.rows.loc[self.rows["what"].str.startswith("rejected"), "rows"].sum())
         parts = [
             self.name,
-            words.count(pc.count_distinct(self.positions["device"]).as_py(), "device"),
+            words.count(len(self.devices), "device"),
             span.replace(", ", " to "),
             self._rows("position"),
         ]
-        if len(self.reads):
+        if self.read_count:
             derived = f", derived by {self.derived_by()}" if self.derived_by() else ""
             parts.append(f"{self._rows('read')}{derived}")
         if aside:
             parts.append(f"{words.count(aside, 'row')} set aside")
         if self.selected:
             parts.append(self.selected)
+        if self.computed_on:
+            parts.append(f"computed on Spark ({self.computed_on})")
         return " · ".join(parts)
 
     @property
@@ -224,13 +376,14 @@ class TraceSource:
 
     def _rows(self, noun: str) -> str:
         """Return how many rows a table has, and of how many they were selected."""
-        kept = len(self.positions if noun == "position" else self.reads)
+        kept = self.count if noun == "position" else self.read_count
         seen = self.selected_from.get(f"{noun}s", 0) if self.selected else 0
         return f"{kept:,} of {words.count(seen, noun)}" if seen else words.count(kept, noun)
 
     def derived_by(self) -> str:
         """Return the rules by which reads were derived; empty if they were recorded."""
-        origins = pc.unique(self.reads["origin"]).to_pylist()
+        by_time = sorted(self._of_reads["origins"].to_pylist(), key=lambda row: row["first_us"])
+        origins = [row["origin"] for row in by_time]
         rules = [origin.removeprefix("derived: ") for origin in origins if origin.startswith("derived")]
         return words.listing(rules)
 
@@ -240,10 +393,10 @@ class TraceSource:
         table = self.quarters
         start = self.local(table["quarter"].to_numpy()).floor(unit)
         per_device = table.assign(start=start).drop_duplicates(["start", "device"])
-        reads, rows = np.unique(epoch_us(self.reads["ts"]) // (QUARTER_S * US_PER_S), return_counts=True)
+        reads = self.read_quarters.groupby("quarter")["rows"].sum()
         counts = {
             "positions": table["rows"].groupby(start).sum(),
-            "reads": pd.Series(rows).groupby(self.local(reads).floor(unit)).sum(),
+            "reads": reads.groupby(self.local(reads.index.to_numpy()).floor(unit)).sum(),
             "devices": per_device.groupby("start").size(),
         }
         return pd.DataFrame(counts).fillna(0).astype(int).sort_index().rename_axis("start")
@@ -257,37 +410,45 @@ class TraceSource:
         return local[index]
 
     @cached_property
-    def has_whole_window(self) -> NDArray[np.bool_]:
-        """Check whether at least nine tenths of the window of each read were recorded.
-
-        Others come soon after the recording begins, or resumes after a hole or a break. Their answers hold
-        less than at other times, so that few new points make a cached one stale.
-        """
-        window_us = np.round(self.reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
-        asked_us = epoch_us(self.reads["ts"])
+    def _recorded_reads(self) -> Rows:
+        """Reads of whose windows nine tenths or more were recorded."""
         pauses = self.recording.of_kind(HOLE, BREAK)
         first_us = self.recording.stretches["start_us"].to_numpy()[:1]
-        begin_us = np.append(first_us - window_us.max(initial=0), pauses["start_us"])
-        end_us = np.append(first_us, pauses["end_us"])
-        silent = silent_us(begin_us, end_us, asked_us - window_us, asked_us)
-        return np.asarray(silent <= _UNRECORDED * window_us)
+        before_us = first_us - round(self.longest_window_s * US_PER_S)
+        begin_us = np.append(before_us, pauses["start_us"].to_numpy())
+        end_us = np.append(first_us, pauses["end_us"].to_numpy())
+        return select(self.reads, partial(is_recorded, begin_us, end_us))
+
+    @cached_property
+    def unrecorded_share(self) -> float:
+        """Share of the reads of whose windows less than nine tenths were recorded.
+
+        They come soon after the recording begins, or resumes after a hole or a break. Their answers hold less
+        than at other times, so that few new points make a cached one stale.
+        """
+        recorded = self.changed(reads=self._recorded_reads).read_count
+        return 1.0 - recorded / self.read_count if self.read_count else 0.0
 
     def with_whole_windows(self) -> TraceSource:
-        """Return the trace without the other reads; with them if too few for a recommendation remain."""
+        """Return the trace without such reads; with them if too few for a recommendation remain."""
         import pandas as pd
 
         from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest
 
-        is_whole = self.has_whole_window
-        left_out = int((~is_whole).sum())
-        if not left_out or len(is_whole) - left_out < MIN_READS:
+        judged = self.changed(reads=self._recorded_reads)
+        left_out = self.read_count - judged.read_count
+        if not left_out or judged.read_count < MIN_READS:
             return self
         row = {"what": "reads left out, whose windows were not recorded", "rows": left_out}
-        kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", is_whole.sum()))
+        kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", judged.read_count))
         rows = pd.concat([kept, pd.DataFrame([row])], ignore_index=True)
-        judged = replace(self, reads=self.reads.filter(pa.array(is_whole)), rows=rows, left_out=left_out)
-        vars(judged).update({name: vars(self)[name] for name in _OF_POSITIONS & vars(self).keys()})
-        return judged
+        return judged.changed(rows=rows, left_out=left_out)
+
+    def changed(self, **changes: Any) -> TraceSource:
+        """Return the same positions with other attributes; what was computed of positions is kept."""
+        other = replace(self, **changes)
+        vars(other).update({name: vars(self)[name] for name in _OF_POSITIONS & vars(self).keys()})
+        return other
 
     def _seldom(self) -> Iterable[str]:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""
@@ -312,7 +473,7 @@ class TraceSource:
 
     def _still_s(self) -> float | None:
         """Return the time without movement of the rule `trip_start`; None if reads are not derived by it."""
-        derived = self.derived_by() if len(self.reads) else ""
+        derived = self.derived_by() if self.read_count else ""
         rule = re.fullmatch(r"trip_start(?:\(still_s=([0-9.]+)\))?", derived)
         return float(rule[1] or Rule("trip_start").still_s) if rule else None
 
@@ -322,7 +483,7 @@ class TraceSource:
         if still_s is None:
             return
         begun, resumed = self.reads_where_recorded_anew()
-        share = (begun + resumed) / len(self.reads)
+        share = (begun + resumed) / self.read_count
         if share >= _ANEW:
             begins = f"{begun:,} times within {words.duration(still_s)} after the recording begins"
             yield (
@@ -338,44 +499,48 @@ class TraceSource:
         long as the rule's time without movement. A read is counted if its position is the first of the device
         since then, and comes within that time.
         """
-        import pandas as pd
-
         still_s = self._still_s()
-        if still_s is None or not len(self.positions):
+        if still_s is None or not self.count:
             return 0, 0
-        still_us = still_s * US_PER_S
+        still_us = round(still_s * US_PER_S)
         holes = self.recording.of_kind(HOLE)
         ends_us = holes["end_us"][holes["end_us"] - holes["start_us"] >= still_us].to_numpy()
         starts_us = self.recording.stretches["start_us"].to_numpy()
         moments = np.sort(np.concatenate([starts_us, ends_us]))
-        is_new = np.append(True, np.diff(self.device) != 0)[: len(self.t_us)]
-        step_us = np.diff(self.t_us, prepend=self.t_us[0])
-        rows = np.flatnonzero(is_new | (step_us >= still_us))
-        at = np.searchsorted(moments, self.t_us[rows], side="right") - 1
-        rows, at = rows[at >= 0], at[at >= 0]
-        is_first = is_new[rows] | (self.t_us[rows] - step_us[rows] < moments[at])
-        is_first &= self.t_us[rows] - moments[at] <= still_us
-        rows, at = rows[is_first], at[is_first]
-        number = pc.index_in(self.reads["device"], value_set=pa.array(self.devices, pa.string()))
-        reads = pd.MultiIndex.from_arrays([number.to_numpy(), epoch_us(self.reads["ts"])])
-        is_read = pd.MultiIndex.from_arrays([self.device[rows], self.t_us[rows]]).isin(reads)
-        begun = np.isin(moments[at], starts_us)
-        return int((is_read & begun).sum()), int((is_read & ~begun).sum())
+        steps = self.long_steps()
+        if still_s < _STEP_S:
+            steps = summarise(self.positions, {"steps": partial(profile.long_steps, still_us)})["steps"]
+        names = [*self.devices, *steps["device"].to_pylist()]
+        t_us = np.concatenate([self.of_devices["first_us"].to_numpy(), steps["end_us"].to_numpy()])
+        before_us = np.full(len(self.devices), np.iinfo(np.int64).min)
+        before_us = np.concatenate([before_us, steps["start_us"].to_numpy()])
+        is_long = t_us - before_us.clip(-(1 << 61)) >= still_us
+        at = np.searchsorted(moments, t_us, side="right") - 1
+        is_first = is_long & (at >= 0) & (before_us < moments[at]) & (t_us - moments[at] <= still_us)
+        rows = np.flatnonzero(is_first)
+        sought = tuple((names[row], int(t_us[row])) for row in rows.tolist())
+        summaries = {"matches": partial(profile.match, sought)}
+        matched = summarise(self.reads, summaries)["matches"]["place"].to_numpy()
+        begun = np.isin(moments[at[rows[matched]]], starts_us)
+        return int(begun.sum()), int((~begun).sum())
 
     def _sample(self) -> Iterable[str]:
         if self.devices_read:
-            devices = pc.count_distinct(self.positions["device"]).as_py()
             yield (
-                f"The trace is large: this page is about a sample of {devices:,} of {self.devices_read:,} "
-                "devices, drawn by a checksum of their names. With fewer devices, answers hold fewer points."
+                f"The trace is large: this page is about a sample of {len(self.devices):,} of "
+                f"{self.devices_read:,} devices, drawn by a checksum of their names. With fewer devices, "
+                "answers hold fewer points."
             )
 
     def _dominance(self) -> Iterable[str]:
-        what, table = ("reads", self.reads) if len(self.reads) else ("positions", self.positions)
+        what = "reads" if self.read_count else "positions"
         days = self.days()[what]
-        devices = table["device"].to_pandas().value_counts()
+        if self.read_count:
+            devices = self.read_quarters.groupby("device")["rows"].sum()
+        else:
+            devices = self.of_devices.set_index("device")["rows"]
         for noun, counts in (("day", days), ("device", devices)):
-            most = counts.sort_values(ascending=False)
+            most = counts.sort_values(ascending=False, kind="stable")
             few, share = dominant(most.to_numpy())
             if few:
                 named = sorted(most.index[:few]) if noun == "day" else most.index[:few]
@@ -388,7 +553,7 @@ class TraceSource:
     def _gaps(self) -> Iterable[str]:
         import pandas as pd
 
-        if not len(self.positions):
+        if not self.count:
             return
         stretches = self.recording.stretches
         if len(stretches) < 2:
@@ -405,12 +570,9 @@ class TraceSource:
         )
 
     def _clusters(self) -> Iterable[str]:
-        if not len(self.reads) or not self.derived_by():
+        if not self.read_count or not self.derived_by():
             return
-        reads = self.reads.sort_by([("device", "ascending"), ("ts", "ascending")])
-        device = reads["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        is_close = (np.diff(device) == 0) & (np.diff(epoch_us(reads["ts"])) <= _CLUSTER_S * US_PER_S)
-        share = is_close.sum() / len(reads)
+        share = int(self._of_reads["bursts"]["rows"].to_numpy().sum()) / self.read_count
         if share > _CLUSTER_SHARE:
             yield (
                 f"{words.percent(share)} of the derived reads follow another of the same device within a "
@@ -419,18 +581,18 @@ class TraceSource:
 
     def _without_fix(self) -> Iterable[str]:
         """Warn of rows that were set aside because the receiver had no fix: their devices are silent then."""
-        lost = self.aside[self.aside["reason"] == reason_of(NO_FIX)]
-        if len(lost):
-            devices = lost["device"].nunique()
+        lost = self.aside_counts[self.aside_counts["reason"] == reason_of(NO_FIX)]
+        rows, devices = int(lost["rows"].sum()), lost["device"].nunique()
+        if rows:
             silent = "device is" if devices == 1 else "devices are"
             yield (
-                f"{words.count(len(lost), 'row')} of {words.count(devices, 'device')} "
-                f"{'has' if len(lost) == 1 else 'have'} no fix, but a constant such as latitude 0, longitude "
+                f"{words.count(rows, 'row')} of {words.count(devices, 'device')} "
+                f"{'has' if rows == 1 else 'have'} no fix, but a constant such as latitude 0, longitude "
                 f"0: they are set aside, and the {silent} silent in these times."
             )
 
     def _beyond_the_map(self) -> Iterable[str]:
-        beyond = int((np.abs(self.positions["lat"].to_numpy()) > MERCATOR_END).sum())
+        beyond = int(self._summaries["beyond"]["rows"].to_numpy().sum())
         if beyond:
             yield (
                 f"{words.count(beyond, 'position lies', 'positions lie')} beyond {MERCATOR_END:.2f}° of "
@@ -439,20 +601,22 @@ class TraceSource:
 
     def _radians(self) -> Iterable[str]:
         """Warn of places that all lie where radians, read as degrees, lie: in the sea south of Ghana."""
-        lat, lon = (np.abs(self.positions[name].to_numpy()) for name in ("lat", "lon"))
-        if len(lat) and lat.max() <= np.pi / 2 and lon.max() <= np.pi:
+        if not self.count:
+            return
+        ends = [max(map(abs, self.values(name).ends())) for name in ("lat", "lon")]
+        if ends[0] <= np.pi / 2 and ends[1] <= np.pi:
             yield (
                 "All places lie within 1.6° of latitude 0 and 3.2° of longitude 0, where there is no land: "
                 "the coordinates may be in radians (times 57.29578 they are degrees)."
             )
 
     def _zones(self) -> Iterable[str]:
-        if not len(self.positions):
+        if not self.count:
             return
-        lon = self.positions["lon"].to_numpy()
-        turned = np.where(lon < 0, lon + 360.0, lon)  # places on both sides of 180 degrees lie together
+        # Places on both sides of 180 degrees lie together.
         low, middle, high = min(
-            (np.percentile(degrees, [1, 50, 99]) for degrees in (lon, turned)), key=lambda at: at[2] - at[0]
+            (self.values(name).quantiles((0.01, 0.5, 0.99)) for name in ("lon", "turned")),
+            key=lambda at: at[2] - at[0],
         )
         if high - low > _ZONE_DEGREES:
             yield (
@@ -462,14 +626,14 @@ class TraceSource:
             return
         import pandas as pd
 
-        first = pd.Timestamp(pc.min(self.positions["ts"]).as_py())
+        first = pd.Timestamp(self.first_us, unit="us", tz="UTC")
 
         def offset_h(zone: str) -> float:
             return float(
                 (first.tz_convert(zone).tz_localize(None) - first.tz_localize(None)).total_seconds() / 3600
             )
 
-        lat = float(np.median(self.positions["lat"].to_numpy()))
+        lat = self.values("lat").median()
         middle = (float(middle) + 180) % 360 - 180
         place = _zone_at(lat, middle)
         east_h = middle / 15 if place is None else offset_h(place)
@@ -484,9 +648,9 @@ class TraceSource:
             yield f"Hours are {self.tz}, but the places lie {where}: set `tz`."
 
     def _sizes(self) -> Iterable[str]:
-        if 0 < len(self.reads) < _FEW_READS:
-            yield f"There are only {words.count(len(self.reads), 'read')}: shares are coarse."
-        devices = pc.count_distinct((self.reads if len(self.reads) else self.positions)["device"]).as_py()
+        if 0 < self.read_count < _FEW_READS:
+            yield f"There are only {words.count(self.read_count, 'read')}: shares are coarse."
+        devices = self.read_quarters["device"].nunique() if self.read_count else len(self.devices)
         if devices < _FEW_DEVICES:
             yield f"There {'is' if devices == 1 else 'are'} only {words.count(devices, 'device')}: " + (
                 "nothing is known of others." if devices == 1 else "intervals over devices are ranges."
@@ -529,6 +693,13 @@ def _is_zone_near(tz: str, lat: float, lon: float) -> bool:
     return any(zone[0] in countries for zone, is_near in zip(zones, near, strict=True) if is_near)
 
 
+def _rows_of(rows: Rows, devices: Iterable[str]) -> pa.Table:
+    names = pa.array(devices, pa.string())
+    if isinstance(rows, Distributed):
+        return rows.collect(names)
+    return rows.filter(pc.is_in(rows["device"], names))
+
+
 def no_rows_aside() -> pd.DataFrame:
     """Return the table of :attr:`TraceSource.aside` without a row."""
     import pandas as pd
@@ -555,12 +726,26 @@ def open_source(
     needs_reads: bool = True,
     where: str = "",
     period: str = "",
+    spark: bool | None = None,
+    work: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> TraceSource:
-    """Load the trace of a report; the parameters are those of the reports.
+    """Open the trace of a report; the parameters are those of the reports.
 
-    ``options`` are those of :class:`mudkit.trace.Options`; a log of reads has the same, but for its format,
-    columns and rule.
+    Parameters
+    ----------
+    trace, reads, where, period : str
+    reads_columns : dict, optional
+    needs_reads : bool
+    spark : bool, optional
+        None: the trace is read into memory, a very large one a sample of its devices. False: addresses, and
+        traces of more than :data:`MAX_ROWS` rows, stay on Spark. True: every trace does; it may be a table of
+        the catalogue.
+    work : path-like, optional
+        Folder for what Spark makes of other sources, which its workers share; by default a temporary one.
+    **options
+        Those of :class:`mudkit.trace.Options`; a log of reads has the same, but for its format, columns and
+        rule.
 
     Raises
     ------
@@ -568,16 +753,37 @@ def open_source(
         There is no read, no read asks for the time of a position, or the selection leaves nothing.
     InputMissing, TraceFormatError, ParameterError, PredicateError
         As :func:`mudkit.trace.load`.
+    EnvironmentProblem
+        As :func:`mudkit.pipeline.session`.
     """
-    import pandas as pd
-
     given = Options(**options)
-    tz = given.tz
-    selection = Selection.parse(where, period, tz)
-    path = existing(trace, "trace")
-    is_trace = traces.is_trace(path)
+    selection = Selection.parse(where, period, given.tz)
     given = replace(given, rule="none" if reads or not needs_reads else given.rule or None)
-    how = {} if is_trace else vars(given)
+    log_options = given.of_log(reads_columns)
+    if spark is not None and (spark or stays_on_spark(trace) or (reads and stays_on_spark(reads))):
+        from mudkit.report.spark_source import open_on_spark  # it loads Spark
+
+        return open_on_spark(trace, reads, given, log_options, selection, needs_reads=needs_reads, work=work)
+    return _open_here(trace, reads, given, log_options, selection, needs_reads=needs_reads)
+
+
+def stays_on_spark(trace: str) -> bool:
+    """Return whether a trace is at an address of a store, or has too many rows for the memory of a report."""
+    return is_address(trace) or _estimated_rows(existing(trace, "trace")) > MAX_ROWS
+
+
+def _open_here(
+    trace: str,
+    reads: str,
+    options: Options,
+    log_options: Options,
+    selection: Selection,
+    *,
+    needs_reads: bool,
+) -> TraceSource:
+    """Read a trace into memory."""
+    path = existing(trace, "trace")
+    how = {} if traces.is_trace(path) else vars(options)
     parts = -(-_estimated_rows(path) // MAX_ROWS)
     seen: Counter[str] = Counter()
     kept: Counter[str] = Counter()
@@ -594,41 +800,83 @@ def open_source(
     if is_part:
         here = {"", *pc.unique(loaded.positions["device"]).to_pylist()}
         aside = aside[aside["device"].isin(here)]
-    counts = [("positions", len(loaded.positions))]
-    log = loaded.reads
+    log, log_aside = loaded.reads, {}
     if reads:
         file = existing(reads, "file of reads")
-        is_log = not traces.is_trace(file)
-        of_reads = traces.load(file, **(vars(given.of_log(reads_columns)) if is_log else {}))
-        log = selection.of_reads(of_reads.reads)
+        of_reads = traces.load(file, **({} if traces.is_trace(file) else vars(log_options)))
+        log, log_aside = selection.of_reads(of_reads.reads), of_reads.rejected_by_reason()
         seen["reads"], kept["reads"] = len(of_reads.reads), len(log)
         if devices_read:
             log = log.filter(pc.is_in(log["device"], pc.unique(loaded.positions["device"])))
-        counts += [(f"rejected from the reads: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
     selection.refuse_empty(kept, seen, needs_reads=needs_reads)
-    is_known = aside["device"] != "" if is_part else np.ones(len(aside), dtype=np.bool_)
-    counts += [(f"rejected: {why}", int(n)) for why, n in aside[is_known]["reason"].value_counts().items()]
-    counts += [
-        (f"rejected, of an unknown device of the whole file: {why}", int(n))
-        for why, n in aside[~is_known]["reason"].value_counts().items()
-    ]
     if needs_reads:
-        counts.insert(1, ("reads", len(log)))
         _check_reads(loaded.positions, log, reads or trace)
-    if selection:
-        named = ("positions", "reads") if needs_reads else ("positions",)
-        counts += [(f"not selected: {name}", seen[name] - kept[name]) for name in named]
-        if not devices_read and len(aside) < all_aside:
-            counts.append(("not selected: rejected, of other devices", all_aside - len(aside)))
-    rows = pd.DataFrame(counts, columns=["what", "rows"])
-    selected = selection.describe()
-    if needs_reads and (missing := selection.missing_in_reads()):
-        selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
-    name = PurePosixPath(
-        *path.absolute().parts[-2:]
-    ).as_posix()  # of two files of one name the folders differ
+    is_known = aside["device"] != "" if is_part else np.ones(len(aside), dtype=np.bool_)
+    rows = count_rows(
+        kept,
+        seen,
+        selection,
+        needs_reads=needs_reads,
+        log_aside=log_aside,
+        known=Counter(aside[is_known]["reason"]),
+        unknown=Counter(aside[~is_known]["reason"]),
+        of_others=0 if devices_read else all_aside - len(aside),
+        shown={"positions": len(loaded.positions), "reads": len(log)},
+    )
+    selected = selection.describe(needs_reads=needs_reads)
     fares = _fares_of(loaded) if is_part else loaded.fares
-    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen, fares)
+    read_from = loaded.positions, log, rows, options.tz, devices_read, aside, selected, seen, fares
+    return TraceSource(name_of(path), *read_from)
+
+
+def name_of(path: Place) -> str:
+    """Return the name of a trace with its folder: of two files of one name the folders differ."""
+    return PurePosixPath(*path.absolute().parts[-2:]).as_posix()
+
+
+def count_rows(
+    kept: Mapping[str, int],
+    seen: Mapping[str, int],
+    selection: Selection,
+    *,
+    needs_reads: bool,
+    log_aside: Mapping[str, int],
+    known: Mapping[str, int],
+    unknown: Mapping[str, int],
+    of_others: int,
+    shown: Mapping[str, int] | None = None,
+) -> pd.DataFrame:
+    """Return :attr:`TraceSource.rows`.
+
+    Parameters
+    ----------
+    kept, seen : mapping
+        Rows of ``positions`` and ``reads`` that were selected, and before that.
+    selection : Selection
+    needs_reads : bool
+    log_aside, known, unknown : mapping
+        Rows that were set aside by reason: of the log of reads, of devices of the trace, and of devices that
+        the row does not say.
+    of_others : int
+        Rows of devices that are not selected, which were set aside.
+    shown : mapping, optional
+        Rows of the tables; by default those that are kept.
+    """
+    import pandas as pd
+
+    tables = ("positions", "reads") if needs_reads else ("positions",)
+    counts = [(name, (shown or kept)[name]) for name in tables]
+    for what, reasons in (
+        ("rejected from the reads", log_aside),
+        ("rejected", known),
+        ("rejected, of an unknown device of the whole file", unknown),
+    ):
+        most_first = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        counts += [(f"{what}: {reason}", rows) for reason, rows in most_first]
+    if selection:
+        counts += [(f"not selected: {name}", seen[name] - kept[name]) for name in tables]
+        counts += [("not selected: rejected, of other devices", of_others)] if of_others else []
+    return pd.DataFrame(counts, columns=["what", "rows"])
 
 
 def _fares_of(loaded: traces.Loaded) -> pa.Table:
@@ -646,7 +894,9 @@ def _aside(rejected: pa.Table) -> pd.DataFrame:
 
 
 def _estimated_rows(path: Place) -> int:
-    """Estimate the rows of a file or folder from its size."""
+    """Return the rows of a trace folder, or estimate those of a file or folder from its size."""
+    if traces.is_trace(path):
+        return int(traces.read_manifest(path)["rows"]["positions"])
     sizes = sizes_below(path) if is_folder(path) else {path.name: size_bytes(path) or 0}
     return sum(text_bytes(name, size) for name, size in sizes.items()) // _ROW_BYTES
 
@@ -700,11 +950,18 @@ def _one_of(table: pa.Table, parts: int) -> pa.Table:
 
 
 def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:
+    """Raise TraceContentError if there is no read, or none asks for the time of a position."""
     if not len(reads):
         raise no_reads(str(where), words.count(len(positions), "position"))
-    if not len(positions):
-        return
-    t_us, of_reads = epoch_us(positions["ts"]), epoch_us(reads["ts"])
-    window_us = round(pc.max(reads["window_s"]).as_py() * US_PER_S)
-    ends = (int(t_us.min()), int(t_us.max())), (int(of_reads.min()) - window_us, int(of_reads.max()))
-    check_overlap(*ends, Path(where).name)
+    if len(positions):
+        t_us, of_reads = epoch_us(positions["ts"]), epoch_us(reads["ts"])
+        ends = [(int(times.min()), int(times.max())) for times in (t_us, of_reads)]
+        check_reads(*ends, pc.max(reads["window_s"]).as_py(), where)
+
+
+def check_reads(
+    positions_us: tuple[int, int], reads_us: tuple[int, int], longest_window_s: float, where: str
+) -> None:
+    """Raise TraceContentError if no read asks for the time of a position: see their first and last times."""
+    window_us = round(longest_window_s * US_PER_S)
+    check_overlap(positions_us, (reads_us[0] - window_us, reads_us[1]), Path(where).name)

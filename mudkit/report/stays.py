@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mudkit.figures import tiles
 from mudkit.report.recording import BREAK, silent_us
-from mudkit.trace.movement import SILENCE_S, stops_and_trips
+from mudkit.trace import profile
+from mudkit.trace.movement import SILENCE_S
 from mudkit.trace.schema import epoch_us
+from mudkit.trace.summaries import summarise
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def find_stays(source: TraceSource) -> Stays:
 
     They are those of :func:`mudkit.trace.stops` and :func:`mudkit.trace.trips`, by the defaults.
     """
-    stops, trips = stops_and_trips(source.positions)
+    stops, trips = profile.Stays.divided(summarise(source.positions, {"stays": profile.Stays})["stays"])
     stop_frame = _numbered(source, stops).rename(columns={"duration_s": "stop_s"})
     trip_frame = _numbered(source, trips).rename(columns={"duration_s": "trip_s", "distance_km": "trip_km"})
     trip_frame["speed_mps"] = 1000 * trip_frame["trip_km"] / trip_frame["trip_s"]
@@ -55,9 +55,8 @@ def find_stays(source: TraceSource) -> Stays:
 
 def _numbered(source: TraceSource, table: pa.Table) -> pd.DataFrame:
     """Return a table as a DataFrame, with the number of each device and the begin in microseconds."""
-    frame: pd.DataFrame = table.drop_columns(["start_ts", "end_ts"]).to_pandas()
-    numbers = pc.index_in(table["device"], value_set=pa.array(source.devices, pa.string()))
-    return frame.assign(device=numbers.to_numpy().astype(np.int64), start_us=epoch_us(table["start_ts"]))
+    frame: pd.DataFrame = table.drop_columns(["start_ts", "end_ts", "is_stop"]).to_pandas()
+    return frame.assign(device=source.numbers(table["device"]), start_us=epoch_us(table["start_ts"]))
 
 
 def silences(source: TraceSource) -> pd.DataFrame:
@@ -67,14 +66,14 @@ def silences(source: TraceSource) -> pd.DataFrame:
     """
     import pandas as pd
 
-    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
-    step_us = np.diff(source.t_us)
-    at = np.flatnonzero((np.diff(source.device) == 0) & (step_us > SILENCE_S * US_PER_S))
+    steps = source.long_steps()
+    start_us, end_us = steps["start_us"].to_numpy(), steps["end_us"].to_numpy()
     breaks = source.recording.of_kind(BREAK)
-    begin, end = breaks["start_us"].to_numpy(), breaks["end_us"].to_numpy()
-    at = at[silent_us(begin, end, source.t_us[at], source.t_us[at + 1]) == 0]
-    moved_km = distance_km(lat[at], lon[at], lat[at + 1], lon[at + 1])
-    return pd.DataFrame({"silence_s": step_us[at] / US_PER_S, "moved_km": moved_km})
+    at = silent_us(breaks["start_us"].to_numpy(), breaks["end_us"].to_numpy(), start_us, end_us) == 0
+    at &= end_us - start_us > SILENCE_S * US_PER_S
+    ends = [steps[name].to_numpy()[at] for name in ("lat", "lon", "next_lat", "next_lon")]
+    silence_s = (end_us - start_us)[at] / US_PER_S
+    return pd.DataFrame({"silence_s": silence_s, "moved_km": distance_km(*ends)})
 
 
 def places(stops: pd.DataFrame) -> pd.DataFrame:

@@ -311,6 +311,35 @@ def _built(begins: pa.Table, ends: pa.Table, min_nm: int = 0) -> pa.Table:
 
 
 @dataclass
+class MovementStream:
+    """Stops and trips at once: those of :class:`StopStream` and :class:`TripStream` with these limits."""
+
+    radius_km: float
+    min_stop_s: float
+    max_gap_s: float
+    min_km: float
+    _runs: _Runs = field(init=False)
+    _streams: tuple[StopStream, TripStream] = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.radius_km, self.min_stop_s, self.max_gap_s
+        self._runs = _Runs(self.max_gap_s, self.radius_km)
+        self._streams = StopStream(*limits), TripStream(*limits, self.min_km)
+
+    def add(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return the stops and the trips that end before the last of these rows."""
+        return self._of_runs(self._runs.add(rows))
+
+    def finish(self) -> tuple[pa.Table, pa.Table]:
+        """Return what lasts until the end of all rows."""
+        return self._of_runs(self._runs.finish())
+
+    def _of_runs(self, runs: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+        stops_, trips_ = (stream.of_runs(runs) for stream in self._streams)
+        return stops_, trips_
+
+
+@dataclass
 class FareStream:
     """Trips of taxis with a fare, ordered as the rows are; see :func:`trips`.
 
@@ -503,18 +532,6 @@ def trips(
         rule, radius_km=radius_km, min_stop_s=min_stop_s, max_gap_s=max_gap_s, min_km=min_km
     )
     return _computed(positions, stream, columns_of_trips(rule))
-
-
-def stops_and_trips(positions: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """List stops and trips by the defaults, of positions ordered by device and time, in one pass."""
-    runs = _Runs(SILENCE_S, STILL_KM)
-    pieces = runs.add(rows_of(positions)), runs.finish()
-    streams = (
-        StopStream(STILL_KM, MIN_STOP_S, SILENCE_S),
-        TripStream(STILL_KM, MIN_STOP_S, SILENCE_S, MIN_TRIP_KM),
-    )
-    stops_, trips_ = (pa.concat_tables([stream.of_runs(piece) for piece in pieces]) for stream in streams)
-    return stops_, trips_
 
 
 @check_arguments(types=False)

@@ -1,6 +1,7 @@
 """Cells of the map of positions: none is lost at any level, and each disc lies where positions are."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from mudkit import figures, units
 from mudkit.errors import TraceContentError
 from mudkit.figures import density
 from mudkit.figures.geometry import Frame
+from mudkit.trace.profile import FINEST, finest_cells
+from mudkit.trace.summaries import summarise
 from mudkit.units import from_mercator
 
 LIVED_IN = st.tuples(st.floats(-84, 84), st.floats(-180, 180))
@@ -19,6 +22,11 @@ LIVED_IN = st.tuples(st.floats(-84, 84), st.floats(-180, 180))
 
 def table(lat, lon):
     return pa.table({"lat": np.asarray(lat, dtype=float), "lon": np.asarray(lon, dtype=float)})
+
+
+def levels_of(lat, lon):
+    cells = summarise(table(lat, lon), {"cells": partial(finest_cells, -180.0)})["cells"]
+    return density._levels(density._Cells.finest(cells))
 
 
 def data_of(leaflet_map, function):
@@ -48,7 +56,7 @@ def cell_km(level):
 @given(st.lists(LIVED_IN, min_size=1, max_size=400))
 def test_every_level_holds_each_position_once(places):
     lat, lon = np.array(places).T
-    levels = density._levels(lat, lon)
+    levels = levels_of(lat, lon)
     for zoom in range(levels[0]["z"], levels[-1]["z"] + 1):
         assert discs(levels, zoom)[:, 1].sum() == len(places)
 
@@ -56,17 +64,17 @@ def test_every_level_holds_each_position_once(places):
 @given(st.lists(LIVED_IN, min_size=1, max_size=100))
 def test_no_disc_is_where_no_position_is(places):
     lat, lon = np.array(places).T
-    levels = density._levels(lat, lon)
+    levels = levels_of(lat, lon)
     for zoom in range(levels[0]["z"], levels[-1]["z"] + 1):
         for level, _, disc_lat, disc_lon in discs(levels, zoom):
             # A tenth of its own cell, in which a disc is placed, and a cell of the finest level.
-            allowed_km = 0.15 * cell_km(level) + 1.5 * cell_km(density._FINEST)
+            allowed_km = 0.15 * cell_km(level) + 1.5 * cell_km(FINEST)
             assert units.distance_km(disc_lat, disc_lon, lat, lon).min() <= allowed_km
 
 
 def test_disc_of_a_finest_cell_is_at_the_mean():
     lat, lon = np.array([48.10001, 48.10003, 48.10002]), np.array([11.60001, 11.60002, 11.60006])
-    levels = density._levels(lat, lon)
+    levels = levels_of(lat, lon)
     ((_, number, disc_lat, disc_lon),) = discs(levels, levels[-1]["z"])
     assert number == 3
     assert units.distance_km(disc_lat, disc_lon, lat.mean(), lon.mean()) < 0.1 * cell_km(levels[-1]["z"])
@@ -76,7 +84,7 @@ def test_no_disc_lies_in_the_sea_between_two_shores():
     random = np.random.default_rng(3)
     shores = [np.linspace(37.5, 38.0, 4000) for _ in range(2)]
     lon = np.concatenate([np.full(4000, -122.5), np.full(4000, -122.2)]) + random.normal(0, 1e-4, 8000)
-    levels = density._levels(np.concatenate(shores), lon)
+    levels = levels_of(np.concatenate(shores), lon)
     for zoom in range(levels[0]["z"], levels[-1]["z"] + 1):
         shown = discs(levels, zoom)
         from_shore = np.minimum(np.abs(shown[:, 3] + 122.5), np.abs(shown[:, 3] + 122.2))
@@ -88,7 +96,7 @@ def test_most_positions_are_divided_first(monkeypatch):
     random = np.random.default_rng(4)
     lat = np.concatenate([48.1 + random.normal(0, 0.002, 5000), random.uniform(47, 49, 150)])
     lon = np.concatenate([11.6 + random.normal(0, 0.002, 5000), random.uniform(10, 13, 150)])
-    levels = density._levels(lat, lon)
+    levels = levels_of(lat, lon)
     assert sum(len(level["n"]) for level in levels) <= 400
     finest = discs([levels[-1]], levels[-1]["z"])
     assert units.distance_km(finest[:, 2], finest[:, 3], 48.1, 11.6).max() < 2.0

@@ -143,10 +143,10 @@ def test_reads_whose_window_was_not_recorded_are_left_out():
     assert set(range(0, 1440, 10)) - set(of_day_min[1]) == set(range(11 * 60 + 20, 14 * 60 + 50, 10))
     assert judged.left_out == 11 + 21 == trace.rows["rows"][1] - len(judged.reads)
     assert judged.rows["rows"].tolist()[1:] == [len(judged.reads), 32]
-    assert judged.has_whole_window.all()
+    assert judged.unrecorded_share == 0
 
 
 def test_reads_are_kept_where_hardly_any_has_a_whole_window():
     trace = ask_each(build(by_day([0], 0, 3)), np.arange(0, 3 * 3600, 60))
     assert trace.with_whole_windows() is trace
-    assert not trace.has_whole_window.all()
+    assert trace.unrecorded_share > 0
