@@ -15,6 +15,7 @@ __all__ = [
     "EnvironmentProblem",
     "FailureWarning",
     "InputMissing",
+    "MessageExpired",
     "MudkitError",
     "OperationLost",
     "OperationTimeout",
@@ -283,6 +284,10 @@ class TableProblem(MudkitError, LookupError):
 
 class OutboxFull(MudkitError, RuntimeError):
     """More waits to be sent than a machine keeps."""
+
+
+class MessageExpired(MudkitError, TimeoutError):
+    """A message expired while it waited to be sent, or before its server had acknowledged it."""
 
 
 class StoreError(MudkitError, ValueError):

@@ -441,18 +441,46 @@ def size_bytes(file: Place) -> int | None:
 
 
 def sizes_below(folder: Place) -> dict[str, int]:
-    """Return the sizes in bytes of all files in a folder and its folders, by their paths in it, in order."""
+    """Return the sizes in bytes of all files in a folder and its folders, by their paths in it, in order.
+
+    A folder that is not there has none. One in it that may not be listed is an error, no empty one.
+    """
     if isinstance(folder, Path):
-        files = {
-            file.relative_to(folder).as_posix(): file.stat().st_size
-            for file in folder.rglob("*")
-            if file.is_file()
-        }
+        found = (Path(at, name) for at, _, names in walk(folder) for name in names)
+        files = {file.relative_to(folder).as_posix(): file.stat().st_size for file in found if file.is_file()}
     else:
-        listed = folder.fs.find(folder.path, detail=True)
         start = folder.path.rstrip("/") + "/"
-        files = {name.removeprefix(start): int(info["size"]) for name, info in listed.items()}
+        files = {name.removeprefix(start): size_bytes for name, size_bytes in _listed(folder.fs, folder.path)}
     return {name: files[name] for name in sorted(files, key=lambda name: name.split("/"))}
+
+
+def _listed(fs: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Yield the paths and sizes of all files below a path of a store; none if it is not there."""
+    from fsspec import AbstractFileSystem
+
+    try:
+        if type(fs).find is not AbstractFileSystem.find:  # one listing of a bucket
+            listing = list(fs.find(path, detail=True).values())
+        else:  # find() would pass over folders that may not be listed
+            listing = fs.ls(path, detail=True)
+    except FileNotFoundError:
+        return
+    for info in listing:
+        name = info["name"].rstrip("/")
+        if info["type"] != "directory":
+            yield name, int(info["size"])
+        elif name != path.rstrip("/"):
+            yield from _listed(fs, name)
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk a folder as :func:`os.walk` does, but do not pass over folders in it that may not be listed."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError) or error.filename != str(folder):
+            raise error
+
+    return os.walk(folder, onerror=refuse)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import signal
 import subprocess
@@ -157,6 +158,25 @@ def read_tree_hash() -> str:
 def pytest_configure_node(node: object) -> None:
     """Send the hash to xdist's workers: they must select the same tests, also after a commit during the run."""
     node.workerinput["tree"] = node.config.stash[TREE_KEY]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect tests without collecting garbage, and leave what is there then out of all later collections.
+
+    A process holds millions of objects of modules and tests, which live until its end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Return to the collector what was left out, for the end of the process."""
+    gc.unfreeze()
 
 
 def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:

@@ -27,7 +27,7 @@ from mudkit.trace.schema import device_ids
 from mudkit.units import US_PER_S
 
 MAX_LEARNT_PAIRS: Final = 1_000_000
-"""Pairs from which trees are learnt, at most, but for the last device of the sample."""
+"""Pairs from which trees are learnt, about: at most twice as many, but for a few blocks of reads."""
 MAX_LEARNT_WRITES: Final = 1_000_000
 """Writes from which trees are learnt, at most, but for the last device of the sample."""
 SAMPLED_BLOCK: Final = 512

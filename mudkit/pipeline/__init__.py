@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from mudkit.pipeline.executors import spread
     from mudkit.pipeline.jobs import JobReport, run_job
     from mudkit.pipeline.labels import label_reads, label_writes
+    from mudkit.pipeline.outputs import Files, Table, write
     from mudkit.pipeline.streaming import aggregate_stream, event_stream
-    from mudkit.pipeline.tables import column, read, write
+    from mudkit.pipeline.tables import column, read
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
+    "Files",
     "IngestReport",
     "JobReport",
     "OpenTrace",
+    "Table",
     "aggregate_stream",
     "cells",
     "column",

@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.files import Place, PlaceLike, existing, place
-from mudkit.pipeline.commits import File, Job, Layout, Part, commit, sweep_finished
+from mudkit.errors import InputMissing
+from mudkit.files import Place, PlaceLike, existing, output_problem, place
+from mudkit.pipeline.commits import RESULT, Committed, File, Job, Layout, Part, commit, sweep_finished
 from mudkit.pipeline.compaction import (
     Merge,
     Span,
@@ -30,12 +32,14 @@ from mudkit.pipeline.compaction import (
 )
 from mudkit.pipeline.frames import find_frame, plan_frame
 from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
+from mudkit.pipeline.outputs import Files, Output, Table, check_output, put_rows, table_rows
 from mudkit.pipeline.tables import read
 from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import MANIFEST, dataset, files_by_date, is_trace, table_files
-from mudkit.trace.formats import Files, find
+from mudkit.trace.formats import Files as SourceFiles
+from mudkit.trace.formats import find
 from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
@@ -52,6 +56,12 @@ if TYPE_CHECKING:
 TRACE = Layout(MANIFEST, tuple(SCHEMAS))
 """A trace folder."""
 
+TABLES = Layout(RESULT.manifest, tuple(SCHEMAS))
+"""The tables of a trace as files of another format, for other programs."""
+
+_TIMES = {"positions": "ts", "reads": "ts", "rejected": None}
+"""Tables of an ingest, and the columns by whose dates they are divided."""
+
 _ROWS = "rows"
 """Folder of the parsed rows; each row group has those of one bucket."""
 _BUCKET = "bucket"
@@ -65,8 +75,8 @@ class IngestReport(Displayed):
 
     Attributes
     ----------
-    path : Path or UPath
-        The trace folder.
+    path : Path, UPath or Table
+        The trace folder, or folder of tables, or tables of the catalogue.
     rows, kept, reads : int
         Rows in the file; rows that are in the trace; reads, recorded or derived.
     rejected : dict
@@ -80,7 +90,7 @@ class IngestReport(Displayed):
         Files of a folder that were not read, by suffix; nothing if all were.
     """
 
-    path: Place
+    path: Place | Table
     rows: int
     kept: int
     reads: int
@@ -117,7 +127,7 @@ class IngestReport(Displayed):
 def ingest(
     spark: SparkSession,
     source: Given | DataFrame,
-    path: PlaceLike,
+    path: Output,
     *,
     overwrite: bool = False,
     **options: Any,
@@ -143,8 +153,11 @@ def ingest(
         What :func:`mudkit.trace.load` reads; or a DataFrame, or the name of a view or table of the
         catalogue, whose columns are found, or mapped, as those of a file (``place.lat`` is a field of a
         struct). Its rows have the number 0 in ``rejected``.
-    path : path-like
+    path : path-like, Files or Table
         The trace folder to create. One from the same files with the same options is left unchanged.
+        :class:`~mudkit.pipeline.Files` of another format than Parquet have the tables as folders
+        ``positions``, ``reads`` and ``rejected``, for other programs; mudkit reads each of them as any folder
+        of files. A :class:`~mudkit.pipeline.Table` of the catalogue is three: ``NAME_positions`` and so on.
     overwrite : bool
         Replace what is at ``path``.
     **options
@@ -163,24 +176,53 @@ def ingest(
         share it, or another job began there.
     """
     started = time.monotonic()
+    check_output(path)
     given = _input(spark, source, Options(**options))
     plan = given.plan
     description = {**plan.description(), **given.described}
-    out = place(path, "trace")
-    at = out.absolute()
-    if not overwrite and is_trace(at):
-        manifest = read_manifest(at)
-        if all(manifest.get(key) == value for key, value in description.items()):
-            sweep_finished(at, TRACE)
-            return _report(out, manifest)
     buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
 
-    def body(job: Job) -> dict[str, Any]:
-        with writing(at):
-            return {**description, **IngestWork(plan, job, buckets).run(spark, given)}
+    format = path.format if isinstance(path, Files) else "parquet"  # noqa: A001
+    layout = TRACE if format == "parquet" else TABLES
+    if layout is TABLES:
+        description["files_format"] = format
 
-    done = commit(at, {"job": "ingest", "buckets": buckets, **description}, TRACE, body, overwrite=overwrite)
+    def fill(at: Place, **how: bool) -> Committed:
+        def body(job: Job) -> dict[str, Any]:
+            with writing(at):
+                return {**description, **IngestWork(plan, job, buckets, format).run(spark, given)}
+
+        identity = {"job": "ingest", "buckets": buckets, **description}
+        return commit(at, identity, layout, body, **how)
+
+    if isinstance(path, Table):
+        outputs = {
+            name: (path.part(name), from_arrow_schema(SCHEMAS[name]), by) for name, by in _TIMES.items()
+        }
+        with table_rows(spark, [*outputs.values()], overwrite=overwrite) as folder:
+            done = fill(folder, overwrite=True, reuse=True)
+            for name, output in outputs.items():
+                files = [File(**file) for file in done.manifest["files"][name]]
+                put_rows(spark, *output, folder / name, [(folder / file.name, file.rows) for file in files])
+        return _report(path, done.manifest, time.monotonic() - started, done.parts, done.reused)
+    out = place(path.path if isinstance(path, Files) else path, "trace")
+    at = out.absolute()
+    manifest = None if overwrite else _manifest(at, layout)
+    if manifest and all(manifest.get(key) == value for key, value in description.items()):
+        sweep_finished(at, layout)
+        return _report(out, manifest)
+    done = fill(at, overwrite=overwrite)
     return _report(out, done.manifest, time.monotonic() - started, done.parts, done.reused)
+
+
+def _manifest(at: Place, layout: Layout) -> dict[str, Any] | None:
+    """Return the manifest of an output that is there; None without one."""
+    try:
+        if layout is TRACE:
+            return read_manifest(at) if is_trace(at) else None
+        return layout.read(at)
+    except InputMissing as error:  # the store gives no right, or does not answer
+        raise output_problem(at, error.__cause__ or error) from error
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
@@ -190,14 +232,14 @@ def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> 
         place_or_table = find(source)
         if not isinstance(place_or_table, pa.Table):
             # Absolute, because executors have other working directories.
-            files = place_or_table if isinstance(place_or_table, Files) else place_or_table.absolute()
+            files = place_or_table if isinstance(place_or_table, SourceFiles) else place_or_table.absolute()
             return FileInput.of(options.plan(files))
         frame = spark.createDataFrame(place_or_table)
     return FrameInput.of(*plan_frame(frame, source if isinstance(source, str) else "table", options))
 
 
 def _report(
-    path: Place, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
+    path: Place | Table, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
@@ -221,6 +263,7 @@ class IngestWork:
     plan: LoadPlan
     job: Job
     buckets: int
+    format: str
 
     def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
         """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
@@ -253,7 +296,7 @@ class IngestWork:
         tally, job = Tally(), self.job
         with (
             PartWriter(job, f"{job.work}/rejected", name) as aside,
-            PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
+            PartWriter(job, f"{job.work}/{_ROWS}", name, is_scratch=True) as rows,
         ):
             waiting: list[pa.Table] = []
             for batch in parsed:
@@ -303,7 +346,7 @@ class IngestWork:
 
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write files of the trace."""
-        return Part(None, tuple(merge(self.job, merges)))
+        return Part(None, tuple(merge(self.job, merges, self.format)))
 
 
 def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:

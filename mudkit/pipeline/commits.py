@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,11 +33,14 @@ from mudkit import __version__
 from mudkit.errors import EnvironmentProblem, MudkitError, OutputExists, OutputProblem
 from mudkit.files import Place, arrow_place, is_file, is_folder, output_problem, sizes_below, staged_file
 from mudkit.pipeline.executors import package_folder
+from mudkit.pipeline.rows import FORMATS
+from mudkit.trace.folder import JOB_FOLDER
 
 FORMAT_VERSION = 1
 _JOB = "_job-"
-_JOB_NAME = re.compile(re.escape(_JOB) + "[0-9a-f]{16}")
 _IDENTITY = "identity.json"
+_DATE = "date="
+_ENDINGS = tuple(f".{ending}" for ending in FORMATS)
 _SHOWN = 5
 
 
@@ -60,7 +62,7 @@ class Layout:
     manifest : str
         Name of the file that is written last.
     tables : tuple of str
-        Folders of data files; the empty text is the output's own folder.
+        Folders of data files, which may have folders of dates; the empty text is the output's own folder.
     """
 
     manifest: str
@@ -70,12 +72,15 @@ class Layout:
         """Return whether mudkit may have written a file or folder of this name."""
         is_partial = name.startswith(f".{self.manifest}.partial-")
         is_own = name == self.manifest or name in self.tables or is_partial
-        return is_own or self.is_data(name) or _JOB_NAME.fullmatch(name) is not None
+        is_date = "" in self.tables and name.startswith(_DATE)
+        return is_own or is_date or self.is_data(name) or JOB_FOLDER.fullmatch(name) is not None
 
     def is_data(self, name: str) -> bool:
         """Return whether a file in the output's folder, by its path there, is a data file."""
-        folder, _, _ = name.rpartition("/")
-        return folder.partition("/")[0] in self.tables and name.endswith(".parquet")
+        folder, _, file = name.rpartition("/")
+        top = folder.partition("/")[0]
+        is_rows = file.endswith(".parquet") or (file.startswith("part-") and file.endswith(_ENDINGS))
+        return is_rows and ("" if top.startswith(_DATE) else top) in self.tables
 
     def read(self, path: Place) -> dict[str, Any] | None:
         """Read the manifest; None if there is none."""
@@ -104,7 +109,7 @@ class Layout:
 
 
 RESULT = Layout("_manifest.json", ("",))
-"""Result of a job: Parquet files in one folder."""
+"""Result of a job: files in one folder, or in folders of dates."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,9 @@ class Job:
         """Folder of intermediate files, in the output's."""
         return f"{self.name}/work"
 
-    def new_name(self, folder: str, label: str) -> str:
+    def new_name(self, folder: str, label: str, format: str = "parquet") -> str:  # noqa: A002
         """Return a name for a new file in a folder of the output, which no other task uses."""
-        file = f"part-{label}-{self.token}-{uuid.uuid4().hex[:8]}.parquet"
+        file = f"part-{label}-{self.token}-{uuid.uuid4().hex[:8]}.{format}"
         return f"{folder}/{file}" if folder else file
 
     def is_current(self) -> bool:
@@ -252,6 +257,7 @@ def commit(
     body: Callable[[Job], Mapping[str, Any]],
     *,
     overwrite: bool = False,
+    reuse: bool = False,
 ) -> Committed:
     """Fill a folder by a job, and write its manifest when all is done.
 
@@ -271,6 +277,8 @@ def commit(
         Writes the files of the output; returns the manifest, with ``files`` (lists of name, rows and bytes).
     overwrite : bool
         Whether to replace an output of this layout.
+    reuse : bool
+        Whether to return the manifest of a complete output of the same identity, instead of an error.
 
     Raises
     ------
@@ -286,6 +294,9 @@ def commit(
     new_folders = [f for f in path.parents if not f.exists()] if isinstance(path, Path) else []
     try:
         sweep_finished(path, layout)
+        complete = layout.read(path) if reuse else None
+        if complete is not None and complete.get("job") == digest:
+            return Committed(complete, 0, 0)
         refuse_other(path, layout, overwrite=overwrite)
         before = _pinned(path, layout)
         leftovers = _unnamed(job, before)
@@ -323,7 +334,7 @@ def refuse_other(path: Place, layout: Layout, *, overwrite: bool) -> None:
     at_folder = is_folder(path)
     names = sorted(file.name for file in path.iterdir()) if at_folder else []
     others = [name for name in names if not layout.is_own(name)]
-    is_stopped = layout.manifest not in names and (not names or any(map(_JOB_NAME.fullmatch, names)))
+    is_stopped = layout.manifest not in names and (not names or any(map(JOB_FOLDER.fullmatch, names)))
     if at_folder and not others and (overwrite or is_stopped):
         return
     kind = "a folder" if at_folder else "a file"
@@ -356,7 +367,7 @@ def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:
     sizes = files_below(path)
     if (manifest is None and _job_names(sizes)) or "files" in (manifest or {}):
         return manifest
-    files = [(name, size) for name, size in sizes.items() if layout.is_data(name)]
+    files = [(n, size) for n, size in sizes.items() if layout.is_data(n) and n.endswith(".parquet")]
     if not files:
         return manifest
     import pyarrow.parquet as pq
@@ -431,23 +442,23 @@ def files_below(path: Place) -> dict[str, int]:
     """Return the sizes of all files of an output by their names, also while other jobs remove some."""
     while True:
         try:
-            return sizes_below(path) if path.exists() else {}
+            return sizes_below(path)
         except FileNotFoundError:
             continue
 
 
 def _job_names(files: Iterable[str]) -> set[str]:
     """Return the names of the folders of jobs."""
-    return {top for top in (name.partition("/")[0] for name in files) if _JOB_NAME.fullmatch(top)}
+    return {top for top in (name.partition("/")[0] for name in files) if JOB_FOLDER.fullmatch(top)}
 
 
 def _remove_empty(job: Job, parents: Sequence[Path]) -> None:
     """Remove the empty folders of dates and tables, and those that were made for the output."""
     if not isinstance(job.path, Path):
         return
-    for table in filter(None, job.layout.tables):
+    for table in job.layout.tables:
         folder = job.path / table
-        for empty in [*folder.glob("*"), folder] if folder.is_dir() else ():
+        for empty in [*folder.glob(f"{_DATE}*"), *([folder] if table else [])]:
             with suppress(OSError):  # it is a file, or holds something
                 empty.rmdir()
     with suppress(OSError):

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from mudkit.errors import EnvironmentProblem, MudkitError
 
 _OUT_OF_MEMORY_EXIT = 3
 """Exit code of Java with ``-XX:+ExitOnOutOfMemoryError``."""
+_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named [^\n]*|\[PACKAGE_NOT_INSTALLED\][^\n]*")
 _END_S = 10.0
 _AGAIN = "call pipeline.session() again: a job that was stopped goes on from its finished parts"
 _MORE_MEMORY = "give it more memory, as MUDKIT_SPARK_MEMORY=4g or config={'spark.driver.memory': '4g'}"
@@ -92,6 +94,17 @@ def _explain(text: str) -> EnvironmentProblem | None:
             expected="room for what is sorted and exchanged: about the size of the trace",
             remedy="free some space, or name a larger disk before the session starts: TMPDIR, on a cluster "
             f"SPARK_LOCAL_DIRS; {_AGAIN}",
+        )
+    if package := _NO_PACKAGE.search(text):
+        from mudkit.pipeline.executors import EXECUTORS_NEED  # imported late, as in _ended
+
+        return EnvironmentProblem(
+            "The Python of Spark's workers lacks a package.",
+            where="a task",
+            found=package[0][:200],
+            expected=f"a Python with {', '.join(EXECUTORS_NEED)}",
+            remedy="install them for the workers' Python, or name another one before the session starts: "
+            f"PYSPARK_PYTHON={sys.executable}",
         )
     if "Python worker exited unexpectedly" in text or "Python worker failed" in text:
         return EnvironmentProblem(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 
-from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.errors import InputMissing, ParameterError, TraceFormatError
 from mudkit.pipeline.executors import provide
 from mudkit.trace.formats import TableSource
 from mudkit.trace.formats.tables import table_batch
@@ -29,7 +32,9 @@ _READ = (
     T.TimestampNTZType,
     T.DateType,
     T.ArrayType,
+    T.NullType,
 )
+_SHOWN = 300
 _UNNUMBERED = 0
 """Number of each row of a DataFrame, whose rows have no order."""
 
@@ -89,6 +94,10 @@ def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan,
     columns = plan.source.columns
     names = list(dict.fromkeys(columns.values()))
     flat = frame.select(*(fields[given].alias(given) for given in names))
+    for field in flat.schema.fields:  # a column of nulls without a type, which Arrow does not give back
+        if isinstance(field.dataType, T.NullType):
+            fields[field.name] = F.lit(None).cast("string")
+    flat = frame.select(*(fields[given].alias(given) for given in names))
     for field in flat.schema.fields:
         if not isinstance(field.dataType, _READ):
             raise TraceFormatError(
@@ -99,13 +108,47 @@ def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan,
                 remedy="convert it with cast, or map another column: columns={'lat': …}",
             )
     provide(frame.sparkSession)
-    sample = flat.limit(_SAMPLED_ROWS).toArrow()
+    with reading_rows(name):
+        sample = flat.limit(_SAMPLED_ROWS).toArrow()
     rows = flat.toDF(*(f"column_{number}" for number in range(len(names))))  # PySpark would quote no dot
     place = names.index(columns["ts"])
     is_text = isinstance(rows.schema[place].dataType, T.StringType)
-    zoned = is_text and plan.options.tz == "UTC" and _names_zones(rows.select(f"column_{place}"))
+    with reading_rows(name):
+        zoned = is_text and plan.options.tz == "UTC" and _names_zones(rows.select(f"column_{place}"))
     source = TableSource(Path(name), "table", columns, table=sample, zoned=zoned)
     return replace(plan, source=source), rows
+
+
+_UNREADABLE = re.compile(r"\[(FAILED_READ_FILE|CANNOT_READ|MALFORMED|FILE_NOT_EXIST)[^\n]*")
+_CAUSES = re.compile(r"Caused by: [\w.$]*?(\w+(?:Exception|Error)): ([^\n]*)")
+_RIGHTS = ("AccessControlException", "AccessDeniedException", "Permission denied")
+
+
+@contextmanager
+def reading_rows(name: str) -> Iterator[None]:
+    """Raise Spark's errors about the files of a DataFrame in words."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        causes = [f"{kind}: {message}"[:_SHOWN] for kind, message in _CAUSES.findall(text)]
+        if refused := [line for line in (*causes, text) if any(sign in line for sign in _RIGHTS)]:
+            raise InputMissing(
+                f"Spark has no right to read the rows of {name}.",
+                where=name,
+                found=refused[0][:_SHOWN],
+                expected="files that Spark may read",
+                remedy="check the credentials of the session, or the permissions of the files",
+            ) from error
+        if found := _UNREADABLE.search(text):
+            raise TraceFormatError(
+                f"Spark cannot read the rows of {name}.",
+                where=name,
+                found="; ".join([found[0][:_SHOWN], *causes[-1:]]),
+                expected="whole files with the same columns, which stay as they are",
+                remedy="give the files by their paths, which are read one by one, or read them with a schema",
+            ) from error
+        raise
 
 
 def parse_rows(plan: LoadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Parsed]:

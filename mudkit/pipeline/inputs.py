@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mudkit import errors
 from mudkit.files import VERSIONS, Place
 from mudkit.pipeline.commits import Job, Part
-from mudkit.pipeline.frames import parse_rows, without_rows
+from mudkit.pipeline.frames import parse_rows, reading_rows, without_rows
 from mudkit.pipeline.tasks import run_on_rows, run_tasks
 from mudkit.trace.formats import Segment, number_rows
 from mudkit.trace.options import LoadPlan
@@ -139,7 +139,9 @@ class FrameInput:
     @classmethod
     def of(cls, plan: LoadPlan, frame: DataFrame) -> FrameInput:
         """Count the rows of a DataFrame."""
-        return cls(plan, frame, frame.count(), uuid.uuid4().hex)
+        with reading_rows(plan.source.path.name):
+            rows = frame.count()
+        return cls(plan, frame, rows, uuid.uuid4().hex)
 
     @property
     def text_bytes(self) -> int:
@@ -162,7 +164,8 @@ class FrameInput:
         def parse(name: str, batches: Iterator[pa.RecordBatch]) -> Part:
             return write(name, parse_rows(plan, batches))
 
-        return run_on_rows(job, "rows", self.frame, parse)
+        with reading_rows(plan.source.path.name):
+            return run_on_rows(job, "rows", self.frame, parse)
 
 
 Input: TypeAlias = FileInput | FrameInput

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 
 from mudkit import words
 from mudkit.checks import check_arguments
@@ -30,12 +31,13 @@ from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.files import Place, PlaceLike, place
 from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
-from mudkit.pipeline.commits import RESULT, Job, Part, commit
+from mudkit.pipeline.commits import Job, Part
 from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
 from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
+from mudkit.pipeline.outputs import Files, Output, Table, write_output
 from mudkit.pipeline.tables import read_files
-from mudkit.pipeline.tasks import publish, write_frame, writing
+from mudkit.pipeline.tasks import write_frame
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import dataset, files_by_date
@@ -56,8 +58,8 @@ class JobReport(Displayed):
 
     Attributes
     ----------
-    path : Path or UPath
-        A folder of Parquet files.
+    path : Path, UPath or Table
+        The folder of the result, or its table.
     rows : int
         The number of rows in all of them.
     parts, parts_reused : int
@@ -65,7 +67,7 @@ class JobReport(Displayed):
     duration_s : float
     """
 
-    path: Place
+    path: Place | Table
     rows: int
     parts: int
     parts_reused: int
@@ -159,13 +161,19 @@ def _propagation(trace: _Trace, span: _Span, *, interval_s: int = 300, **options
     return propagation(positions, interval_s=interval_s, **options)
 
 
-def _label_reads(trace: _Trace, span: _Span, *, horizon_s: float = 7200.0) -> DataFrame:
+def _label_reads(
+    trace: _Trace, span: _Span, *, horizon_s: float = 7200.0, with_times: bool = False
+) -> DataFrame:
     low_us = span.low_us
     since_us = None if low_us is None else low_us - round(horizon_s * 1e6)
     reads = Reads.of(trace.reads(since_us, span.high_us), horizon_s, since_us=low_us)
     first = reads.first_counted
     needed = _Span(int(reads.start_us[first:].min()) if len(reads.ids) > first else low_us, span.high_us)
-    return labels_of(trace.frame("positions", needed), reads)
+    labels = labels_of(trace.frame("positions", needed), reads)
+    if not with_times:
+        return labels
+    times = trace.frame("reads", span).select("read_id", "ts").dropDuplicates(["read_id"])
+    return labels.join(times, "read_id")
 
 
 def _label_writes(trace: _Trace, span: _Span) -> DataFrame:
@@ -182,13 +190,16 @@ JOBS: Mapping[str, Callable[..., DataFrame]] = {
 }
 """Jobs by name."""
 
+_TIMES = {"cells": "bucket_ts", "propagation": "interval_ts"}
+"""Columns of times by whose date a result is divided; else `ts`."""
+
 
 @check_arguments(types=False)
 def run_job(
     spark: SparkSession,
     job: str,
     trace: PlaceLike,
-    path: PlaceLike,
+    path: Output,
     *,
     reads: PlaceLike | None = None,
     where: str | Predicate | None = None,
@@ -211,8 +222,10 @@ def run_job(
         One of :data:`JOBS`.
     trace : path-like
         A trace folder.
-    path : path-like
-        The folder to make.
+    path : path-like, Files or Table
+        The folder to make, of Parquet files; or :class:`~mudkit.pipeline.Files` of another format by dates,
+        or a :class:`~mudkit.pipeline.Table` of the catalogue. Divided by dates, ``label_reads`` has the
+        read's ``ts``, too.
     reads : path-like, optional
         The trace folder of an access log; without it the reads are those of ``trace``.
     where : str or Predicate, optional
@@ -266,25 +279,38 @@ def run_job(
         "reads": None if reads is None else read_manifest(reads),
         "files": _files(whole),
     }
+    if job == "label_reads" and isinstance(path, Files | Table) and path.date_of != "":
+        options["with_times"] = True
 
-    def body(stage: Job) -> dict[str, Any]:
+    def schema() -> T.StructType:
+        return JOBS[job](whole, spans[0], **options).schema
+
+    def write_parts(stage: Job, by: str | None) -> list[Part]:
         frames = {
             f"{number:05d}": lambda span=span: JOBS[job](whole, span, **options)
             for number, span in enumerate(spans)
         }
-        with progress(spark, job), writing(at):
-            parts = _write_parts(spark, stage, frames)
-            files = [file for part in parts for file in part.files]
-            return {"name": job, **publish(spark, stage, files)}
+        return _write_parts(spark, stage, frames, by)
 
-    given = place(path, "result")
-    at = given.absolute()
-    done = commit(at, identity, RESULT, body, overwrite=overwrite)
+    with progress(spark, job):
+        done = write_output(
+            spark,
+            path,
+            identity,
+            schema,
+            write_parts,
+            overwrite=overwrite,
+            preferred=_TIMES.get(job, "ts"),
+            name=job,
+        )
     duration_s = time.monotonic() - started
-    return JobReport(given, done.manifest["rows"], len(spans), done.reused, duration_s)
+    out = path if isinstance(path, Table) else place(path.path if isinstance(path, Files) else path, "result")
+    return JobReport(out, done.manifest["rows"], len(spans), done.reused, duration_s)
 
 
-def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[], DataFrame]]) -> list[Part]:
+def _write_parts(
+    spark: SparkSession, job: Job, frames: Mapping[str, Callable[[], DataFrame]], by: str | None
+) -> list[Part]:
     """Write the parts that no stopped run has finished, some at a time; return all in order.
 
     A part often has fewer tasks than the session runs at a time, above all at its end.
@@ -298,7 +324,7 @@ def _write_parts(spark: SparkSession, job: Job, frames: Mapping[str, Callable[[]
     def write_part(name: str) -> Part:
         if not job.is_current():
             raise job.lost()
-        return write_frame(job, name, todo[name]())
+        return write_frame(job, name, todo[name](), by)
 
     tag = f"mudkit-{uuid.uuid4().hex}"
     spark.addTag(tag)

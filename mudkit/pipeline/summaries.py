@@ -92,6 +92,15 @@ class SparkRows:
         provide(self.frame.sparkSession)
         return SparkRows(self.frame.mapInArrow(run, self.frame.schema), self.what)
 
+    def collect(self, devices: pa.Array | None = None) -> pa.Table:
+        """Return the rows of some devices, or of all, in memory, ordered by device and time."""
+        frame, spark = self.frame, self.frame.sparkSession
+        if devices is not None:
+            names = spark.createDataFrame(pa.table({"device": devices}))
+            frame = frame.join(F.broadcast(names), "device", "left_semi")
+        with progress(spark, self.what):
+            return frame.toArrow().sort_by([("device", "ascending"), ("ts", "ascending")])
+
     def forget(self) -> None:
         """Remove what is kept on disks."""
         with suppress(Exception):  # Java is gone, and what it kept, too

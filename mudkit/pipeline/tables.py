@@ -1,8 +1,7 @@
-"""Tables of a trace as Spark DataFrames, predicates as columns, and DataFrames as files."""
+"""Tables of a trace as Spark DataFrames, and predicates as columns."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,11 +17,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from mudkit.checks import check_arguments
 from mudkit.errors import EnvironmentProblem, PredicateError, TraceContentError
 from mudkit.files import Place as FilePlace
-from mudkit.files import PlaceLike, place, spark_place
+from mudkit.files import PlaceLike, spark_place
 from mudkit.pipeline._session import session
-from mudkit.pipeline.commits import RESULT, Job, commit
 from mudkit.pipeline.executors import check_workers
-from mudkit.pipeline.tasks import publish, write_frame, writing
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_files
@@ -256,46 +253,6 @@ def _reading(address: str) -> Iterator[None]:
             expected=_CLIENTS.get(scheme, "a file system of Hadoop for this scheme"),
             remedy="start the session with it (config={'spark.jars': …}), or copy the trace into a folder",
         ) from error
-
-
-@check_arguments(types=False)
-def write(frame: DataFrame, path: PlaceLike, *, overwrite: bool = False) -> int:
-    """Write a job's result as a folder of Parquet files, which its manifest makes complete.
-
-    Tasks write the files, and copy them to their place when all are complete; ``_manifest.json``, which names
-    them with rows and bytes, is written last. Other programs, such as pandas and Arrow,
-    read the folder as it is.
-    Times are microseconds in UTC.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows to write.
-    path : path-like
-        Folder to create, which this machine and the workers share.
-    overwrite : bool
-        Whether a result of a job at ``path`` is replaced.
-
-    Returns
-    -------
-    int
-        Rows written, as counted by the tasks.
-
-    Raises
-    ------
-    OutputExists, OutputProblem
-        Something is at ``path``, it cannot be written, the workers do not share it, or another job began
-        there; nothing is left behind.
-    """
-
-    def body(job: Job) -> dict[str, Any]:
-        with writing(at):
-            part = write_frame(job, "00000", frame, is_recorded=False)
-            return publish(frame.sparkSession, job, part.files)
-
-    at = place(path, "result").absolute()
-    identity = {"job": "write", "run": uuid.uuid4().hex}
-    return int(commit(at, identity, RESULT, body, overwrite=overwrite).manifest["rows"])
 
 
 def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> None:

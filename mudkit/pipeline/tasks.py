@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
@@ -24,6 +23,7 @@ from mudkit.files import Place, output_problem, staged_file
 from mudkit.pipeline.commits import File, Job, Part
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.failures import explained
+from mudkit.pipeline.rows import RowWriter, open_writer, rows_by_date
 
 FILE_BYTES = 128 << 20
 """Size at which a file ends and the next one begins."""
@@ -33,7 +33,6 @@ GROUP_BYTES = 64 << 20
 """Rows and bytes in memory at which a row group is written."""
 
 _MAX_TASKS = 1024
-_COPY_BYTES = 4 << 20
 _ANSWER_DDL = "name STRING, error STRING, part STRING"
 _ANSWER = pa.schema([("name", pa.string()), ("error", pa.string()), ("part", pa.string())])
 """Answer of a task: the part's name, the class of an error, or an empty text; the error or part as JSON."""
@@ -43,8 +42,18 @@ _FULL_BYTES = 16 << 20
 Item = TypeVar("Item")
 
 
+class Group(NamedTuple):
+    """Rows that were written at once: a row group of a Parquet file, which has rows of one date."""
+
+    file: str
+    number: int
+    date: str | None
+    rows: int
+    bytes: int
+
+
 class PartWriter:
-    """Writer of the Parquet files of a task; a context, after which `files` is complete.
+    """Writer of the files of a task; a context, after which `files` and `groups` are complete.
 
     Rows are collected into row groups of about a million rows. A file ends at about 128 MB, or where the
     columns change.
@@ -58,15 +67,34 @@ class PartWriter:
         Label in the files' names: sorted by it, files are in the order of the parts.
     file_bytes : int
         Size at which a file ends.
+    format : str
+        One of :data:`mudkit.pipeline.rows.FORMATS`.
+    by : str, optional
+        Column by whose dates rows are divided into row groups; by default they are not.
+    is_scratch : bool
+        Whether the file, in Parquet, is only for the job's own later tasks, so that it is to be written fast,
+        not small.
     """
 
-    def __init__(self, job: Job, folder: str, label: str, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self,
+        job: Job,
+        folder: str,
+        label: str,
+        file_bytes: int = FILE_BYTES,
+        format: str = "parquet",  # noqa: A002
+        by: str | None = None,
+        *,
+        is_scratch: bool = False,
+    ) -> None:
         self._job, self._folder, self._label, self._file_bytes = job, folder, label, file_bytes
+        self._format, self._by, self._is_scratch = format, by, is_scratch
         self._waiting: list[pa.Table] = []
         self._stack = ExitStack()
         self._file: _OpenFile | None = None
-        self._rows = 0
+        self._rows = self._groups_of_file = 0
         self.files: list[File] = []
+        self.groups: list[Group] = []
 
     def __enter__(self) -> PartWriter:
         return self
@@ -75,6 +103,9 @@ class PartWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
+            with suppress(Exception):  # the error above is the one that counts
+                if self._file is not None:
+                    self._file.writer.close()
             self._stack.__exit__(kind, error, trace)
             return
         self.end_group()
@@ -90,29 +121,38 @@ class PartWriter:
             self.end_group()
 
     def end_group(self) -> None:
-        """Write what waits as a row group."""
+        """Write what waits as a row group, or as one of each date."""
         tables = [table for table in self._waiting if len(table)]
         self._waiting = []
         if not tables:
             return
         table = pa.concat_tables(tables, promote_options="default")
-        if self._file is not None and not self._file.writer.schema.equals(table.schema):
+        for date, rows in rows_by_date(table, self._by) if self._by else ((None, table),):
+            self._write_group(date, rows)
+
+    def _write_group(self, date: str | None, table: pa.Table) -> None:
+        if self._file is not None and not self._file.schema.equals(table.schema):
             self._end_file()
         if self._file is None:
             self.begin_file(table.schema)
         assert self._file is not None
-        self._file.writer.write_table(table, row_group_size=len(table))
+        before = self._file.sink.tell()
+        self._file.writer.write(table)
+        size_bytes = self._file.sink.tell() - before
+        self.groups.append(Group(self._file.name, self._groups_of_file, date, len(table), size_bytes))
+        self._groups_of_file += 1
         self._rows += len(table)
         if self._file.sink.tell() >= self._file_bytes:
             self._end_file()
 
     def begin_file(self, schema: pa.Schema) -> None:
         """Begin a file, which may stay without rows."""
-        name = self._job.new_name(self._folder, f"{self._label}-{len(self.files):05d}")
+        name = self._job.new_name(self._folder, f"{self._label}-{len(self.files):05d}", self._format)
         staging = self._stack.enter_context(new_file(self._job.path / name))
         sink = self._stack.enter_context(pa.OSFile(str(staging), "wb"))
-        writer = self._stack.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
-        self._file, self._rows = _OpenFile(name, staging, sink, writer), 0
+        writer = open_writer(self._format, sink, schema, is_scratch=self._is_scratch)
+        self._file = _OpenFile(name, staging, sink, schema, writer)
+        self._rows = self._groups_of_file = 0
 
     def _end_file(self) -> None:
         if self._file is not None:
@@ -130,7 +170,8 @@ class _OpenFile(NamedTuple):
     name: str
     staging: Path
     sink: pa.NativeFile
-    writer: pq.ParquetWriter
+    schema: pa.Schema
+    writer: RowWriter
 
 
 @contextmanager
@@ -213,56 +254,46 @@ def run_on_rows(
     return dict(sorted(_collect(job, frame.mapInArrow(run, _ANSWER_DDL)).items()))
 
 
-def write_frame(job: Job, name: str, frame: DataFrame, *, is_recorded: bool = True) -> Part:
+def write_frame(
+    job: Job, name: str, frame: DataFrame, by: str | None = None, *, is_recorded: bool = True
+) -> Part:
     """Write the rows of a DataFrame as one part, a file or more for each task with rows.
 
-    Times are microseconds in UTC, as in a trace.
+    Times are microseconds in UTC, as in a trace. What is counted are the row groups, of one date each if a
+    column is given by which rows are divided.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     parts = run_on_rows(
-        job, name, frame, lambda label, batches: _write_batches(job, label, schema, batches)
+        job, name, frame, lambda label, batches: _write_batches(job, label, schema, batches, by)
     ).values()
     files = tuple(file for part in parts for file in part.files)
+    groups = [group for part in parts for group in part.counted["groups"]]
     if not files:  # one without rows says which columns there are
         files = _write_batches(job, f"{name}-00000", schema, [], with_empty=True).files
-    part = Part(sum(part.counted for part in parts), files)
-    check_rows(job, f"the part {name}", part.counted, part.rows)
+    part = Part(groups, files)
+    check_rows(job, f"the part {name}", sum(part.counted["rows"] for part in parts), part.rows)
     if is_recorded:
         job.finish(name, part)
     return part
 
 
 def _write_batches(
-    job: Job, label: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, with_empty: bool = False
+    job: Job,
+    label: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    by: str | None = None,
+    *,
+    with_empty: bool = False,
 ) -> Part:
     rows = 0
-    with PartWriter(job, job.work, label) as writer:
+    with PartWriter(job, job.work, label, by=by) as writer:
         if with_empty:
             writer.begin_file(schema)
         for batch in batches:
             rows += len(batch)
             writer.write(pa.Table.from_batches([batch]).cast(schema))
-    return Part(rows, tuple(writer.files))
-
-
-def publish(spark: SparkSession, job: Job, files: Sequence[File]) -> dict[str, Any]:
-    """Copy the files of a result from the job's folder to its place; return the manifest."""
-    items = {f"file-{number:05d}": file for number, file in enumerate(files)}
-    parts = run_tasks(spark, job, lambda name, file: _copy(job, name, file), items, is_recorded=False)
-    copied = [file for part in parts.values() for file in part.files]
-    rows = sum(file.rows for file in copied)
-    check_rows(job, "the result", sum(file.rows for file in files), rows)
-    return {"rows": rows, "files": [vars(file) for file in copied]}
-
-
-def _copy(job: Job, name: str, file: File) -> Part:
-    copy = job.new_name("", name.removeprefix("file-"))
-    with (job.path / file.name).open("rb") as source, new_file(job.path / copy) as staging:
-        with staging.open("wb") as sink:
-            while data := source.read(_COPY_BYTES):
-                sink.write(data)
-        size_bytes = staging.stat().st_size
-    return Part(None, (File(copy, file.rows, size_bytes),))
+    return Part({"rows": rows, "groups": writer.groups}, tuple(writer.files))
 
 
 def check_rows(job: Job, what: str, expected: int, found: int) -> None:

@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 
 from mudkit import words
 from mudkit.display import Cell
+from mudkit.errors import ParameterError
 from mudkit.learning.devices import Devices, LocalDevices
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import describe_policy
 from mudkit.learning.search import Choice, replayed, search_policies
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.page import Answer
-from mudkit.report.source import TraceSource
+from mudkit.report.source import MAX_ROWS, TraceSource
 from mudkit.trace.derive import Rule, derive_reads
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Assumptions:
     devices : int
         Devices on which they were tried; 0: all.
     derived : str
-        Rule that derived the reads; empty: they are recorded.
+        Rule that derived the reads; empty: they are recorded, or derived by another program.
     """
 
     table: pd.DataFrame
@@ -160,14 +161,10 @@ class Assumptions:
         return f"{on}{rows} of {len(self.table)} assumptions recommend “{self.rival}”"
 
 
-def _reads_to_try(reads: pa.Table) -> pa.Table:
-    """Return the reads on which other assumptions are tried: all, or those of some devices."""
-    step = -(-len(reads) // _MAX_READS)
-    if step == 1:
-        return reads
-    devices = pc.unique(reads["device"])
-    some = devices.take(pa.array(np.arange(0, len(devices), step)))
-    return reads.filter(pc.is_in(reads["device"], some))
+def _devices_to_try(source: TraceSource) -> list[str]:
+    """Return the devices on whose reads other assumptions are tried: all that read, or some."""
+    devices = sorted(source.read_quarters["device"].unique())
+    return devices[:: -(-source.read_count // _MAX_READS)]
 
 
 def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
@@ -190,7 +187,8 @@ def try_assumptions(
 
     ``devices`` have all reads of ``source``, and ``chosen`` is what is recommended for them.
     """
-    reads = _reads_to_try(source.reads)
+    names = _devices_to_try(source)
+    reads = source.reads_of(names)
     rows = []
 
     def add(assumed: str, devices: Devices, missing_share: float, max_stale: float) -> None:
@@ -208,13 +206,20 @@ def try_assumptions(
         rows.append(row)
 
     def labelled(table: pa.Table) -> Devices:
-        return LocalDevices(Pairs.of(read_labels(source.positions, table, horizon_s), table))
+        if isinstance(source.positions, pa.Table):
+            return LocalDevices(Pairs.of(read_labels(source.positions, table, horizon_s), table))
+        from mudkit.pipeline import label_reads  # it loads Spark
 
-    if len(reads) < len(source.reads):
+        positions = source.positions.frame
+        frame = positions.sparkSession.createDataFrame(table)
+        return LocalDevices(Pairs.of(label_reads(positions, frame, horizon_s=horizon_s), table))
+
+    is_sample = len(reads) < source.read_count
+    if is_sample:
         devices = labelled(reads)
     missing_share = 1.0 - completeness
     add("as assumed", devices, missing_share, max_stale)
-    for assumed, table in _derived_anew(source, reads):
+    for assumed, table in _derived_anew(source, reads, names if is_sample else source.devices):
         add(assumed, labelled(table), missing_share, max_stale)
     for name, text in _SCALED:
         for factor in (0.5, 2.0):
@@ -229,24 +234,37 @@ def try_assumptions(
         allowed = min(factor * max_stale, 1.0)
         if allowed != max_stale:
             add(f"{words.percent(allowed)} stale allowed", devices, missing_share, allowed)
-    some = pc.count_distinct(reads["device"]).as_py() if len(reads) < len(source.reads) else 0
-    return Assumptions(pd.DataFrame(rows), chosen.family, some, source.derived_by())
+    some = len(names) if is_sample else 0
+    return Assumptions(pd.DataFrame(rows), chosen.family, some, _rule_of(source))
 
 
-def _derived_anew(source: TraceSource, reads: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the reads of the same devices by the same rule with its parameter halved and doubled.
+def _rule_of(source: TraceSource) -> str:
+    """Return the rule that derived the reads, if it is one of those for traces; else an empty text.
+
+    Reads of a generated trace have a rule of the generator, those of several files may have several.
+    """
+    derived = source.derived_by()
+    try:
+        Rule.parse(derived)
+    except ParameterError:
+        return ""
+    return derived
+
+
+def _derived_anew(source: TraceSource, reads: pa.Table, names: list[str]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the reads of devices by the same rule with its parameter halved and doubled.
 
     Recorded reads, and positions of which only some were selected, yield none.
     """
-    derived = source.derived_by()
+    derived = _rule_of(source)
     if not derived or source.selected:
         return
     rule = Rule.parse(derived)
     name = _OF_RULE.get(rule.name)
     if name is None:
         return
-    devices = pc.unique(reads["device"] if len(reads) < len(source.reads) else source.positions["device"])
-    positions = source.positions.filter(pc.is_in(source.positions["device"], devices))
+    counts = source.of_devices.set_index("device")["rows"].reindex(names).fillna(0)
+    positions = source.positions_of(counts.index[counts.cumsum() <= MAX_ROWS])
     request = {column: reads[column][0].as_py() for column in ("box_km", "window_s")}
     for factor in (0.5, 2.0):
         other = replace(rule, **{name: factor * getattr(rule, name)})

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.intervals import Interval
 from mudkit.learning import Batch
 from mudkit.learning.delays import GRID_MINUTES, DelaySearch, ReplayedDelay, search_delays
-from mudkit.learning.devices import LocalWriters
+from mudkit.learning.devices import LocalWriters, Writers, open_writers
 from mudkit.learning.search import MIN_READS
 from mudkit.learning.trees import Folds
 from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
+from mudkit.trace.schema import read_ids
+from mudkit.trace.summaries import Distributed, select
 
 LABELS: Final = {
     "message_share": "messages, % of writes",
@@ -30,7 +35,7 @@ MIN_RISK: Final = 0.001
 """Less than this is nothing that the days of a trace can tell."""
 _LEARNT: Final = "learnt delays"
 _MAX_READS: Final = 20_000
-"""Reads that are judged; of more, every n-th."""
+"""Reads that are judged, about; of more, every n-th."""
 
 
 @dataclass(frozen=True)
@@ -201,31 +206,63 @@ def study_writes(
         What delays are scored on: other devices, or other days, than those they are chosen on.
     """
     unknown = WriteStudy(batch_minutes, 0.0, 0.0, max_stale, pd.DataFrame(), "")
-    count = len(source.reads)
-    if problem := count_lacking(count, "read") or count_lacking(len(source.positions), "write"):
+    if problem := count_lacking(source.read_count, "read") or count_lacking(source.count, "write"):
         return replace(unknown, problem=problem)
-    judged = source.reads.take(pa.array(np.arange(0, count, -(-count // _MAX_READS))))
-    try:
-        writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
-        limits: dict[str, Any] = {"completeness": completeness, "max_stale": max_stale, "folds": folds}
-        search = search_delays(LocalWriters(writes), ReadRequests.of(judged), **limits)
-    except TraceContentError as error:
-        return replace(unknown, problem=error.summary)
-    replays = search.search()
-    chosen, risk = search.choose(replays)
-    best = 0.0 if chosen is None else chosen.minutes
-    fixed = next((one for one in replays if one.minutes == batch_minutes), None)
-    shown = [one for one in replays if one.minutes in (*GRID_MINUTES, best)]
-    if fixed not in shown:
-        shown.append(fixed or search.replay(Batch(batch_minutes)))
-    problem, learnt = "", None
-    try:
-        learnt = search.best(search.learnt())
-    except TraceContentError as error:
-        problem = error.summary
-    rows = [_row(search, one) for one in sorted(shown, key=lambda one: one.minutes)]
-    rows += [_row(search, learnt)] if learnt is not None else []
+    requests = ReadRequests.of(_judged(source))
+    limits: dict[str, Any] = {"completeness": completeness, "max_stale": max_stale, "folds": folds}
+    with ExitStack() as stack:
+        try:
+            writers = stack.enter_context(_open_writes(source))
+            search = search_delays(writers, requests, **limits)
+        except TraceContentError as error:
+            return replace(unknown, problem=error.summary)
+        replays = search.search()
+        chosen, risk = search.choose(replays)
+        best = 0.0 if chosen is None else chosen.minutes
+        fixed = next((one for one in replays if one.minutes == batch_minutes), None)
+        shown = [one for one in replays if one.minutes in (*GRID_MINUTES, best)]
+        if fixed not in shown:
+            shown.append(fixed or search.replay(Batch(batch_minutes)))
+        problem, learnt = "", None
+        try:
+            learnt = search.best(search.learnt())
+        except TraceContentError as error:
+            problem = error.summary
+        rows = [_row(search, one) for one in sorted(shown, key=lambda one: one.minutes)]
+        rows += [_row(search, learnt)] if learnt is not None else []
     return replace(unknown, best=best, risk=risk, policies=pd.DataFrame(rows), problem=problem)
+
+
+@dataclass(frozen=True)
+class _EveryNth:
+    """Every n-th read, by a checksum."""
+
+    n: int
+
+    def holds(self, reads: pa.Table) -> NDArray[np.bool_]:
+        """Check which reads are chosen."""
+        chosen: NDArray[np.bool_] = read_ids(reads).astype(np.uint64) % np.uint64(self.n) == 0
+        return chosen
+
+
+def _judged(source: TraceSource) -> pa.Table:
+    """Return the reads that are judged: all, or every n-th."""
+    chosen = _EveryNth(-(-source.read_count // _MAX_READS))
+    judged = select(source.reads, chosen.holds)
+    return judged.collect() if isinstance(judged, Distributed) else judged
+
+
+@contextmanager
+def _open_writes(source: TraceSource) -> Iterator[Writers]:
+    """Find the first read of each write: in memory, or on Spark."""
+    if isinstance(source.positions, pa.Table):
+        yield LocalWriters(Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads)))
+        return
+    from mudkit.pipeline import label_writes  # it loads Spark
+
+    positions = source.positions.frame
+    with open_writers(label_writes(positions, source.reads.frame), positions) as writers:
+        yield writers
 
 
 def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:

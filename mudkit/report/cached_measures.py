@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
-from mudkit import intervals
 from mudkit.intervals import Interval
 from mudkit.learning.policies import describe_policy
 from mudkit.report.batching import MIN_RISK
 from mudkit.report.page import Measure
+from mudkit.report.profile_measures import median_step_s
 
 if TYPE_CHECKING:
     from mudkit.report.caching import ReadStudy
@@ -40,9 +38,9 @@ def first_measures(study: ReadStudy) -> list[Measure]:
 
     best = study.policies[study.policies["kind"] == "with hindsight"].iloc[0]
     most = Interval(study.most_fresh, best["fresh_share_low"], best["fresh_share_high"], "interval")
-    rival, gaps = study.rival, study.gaps
+    rival, gaps = study.rival, source.read_gaps
     compared = chosen if chosen.family in ("tree", "always ask") else search.best_rule
-    gap = intervals.median(gaps["gap_s"], gaps["device"], gaps["day"])
+    gap = median_step_s(source.ordered_reads, gaps)
     sent = search.share(search.reads - chosen.fresh - chosen.stale)
     left_out = source.left_out
     aside = int(source.rows.loc[source.rows["what"].str.startswith("rejected"), "rows"].sum())
@@ -92,25 +90,25 @@ def first_measures(study: ReadStudy) -> list[Measure]:
         share("most_fresh_share", most, "Most reads that any policy could answer fresh within the limit, "
               "with hindsight."),
         Measure("devices", float(len(source.devices)), "", "Devices with positions."),
-        Measure("positions", float(len(source.positions)), "", "Positions that were kept."),
+        Measure("positions", float(source.count), "", "Positions that were kept."),
         Measure("rows_set_aside", float(aside), "", "Rows that were set aside."),
         Measure("reads", float(search.count), "", "Reads that were replayed."),
         Measure("reads_left_out", float(left_out), "", "Reads whose windows were not recorded."),
-        Measure("reads_left_out_share", left_out / max(left_out + len(source.reads), 1), "share",
+        Measure("reads_left_out_share", left_out / max(left_out + source.read_count, 1), "share",
                 "Of all reads, those whose windows were not recorded."),
         Measure("read_gap_median_s", gap.value, "s", "Median time between two reads of one device.",
                 gap.low, gap.high),
-        Measure("read_gap_shortest_s", float(study.gaps_s.min()) if len(gaps) else None, "s",
+        Measure("read_gap_shortest_s", gaps.ends()[0] if gaps.count() else None, "s",
                 "Shortest time between two reads of one device."),
         Measure("stale_after_s", study.stale_after_s, "s", "Age at which an answer is stale where others "
                 "write steadily; none: reads differ in their windows."),
     ]  # fmt: skip
-    box, window = (pc.min_max(source.reads[name]).as_py() for name in ("box_km", "window_s"))
+    box, window = (source.requests(name) for name in ("box_km", "window_s"))
     measures += [
-        Measure("box_smallest_km", box["min"], "km", "Smallest side of a read's box."),
-        Measure("box_largest_km", box["max"], "km", "Largest side of a read's box."),
-        Measure("window_shortest_s", window["min"], "s", "Shortest window of a read."),
-        Measure("window_longest_s", window["max"], "s", "Longest window of a read."),
+        Measure("box_smallest_km", box[0], "km", "Smallest side of a read's box."),
+        Measure("box_largest_km", box[1], "km", "Largest side of a read's box."),
+        Measure("window_shortest_s", window[0], "s", "Shortest window of a read."),
+        Measure("window_longest_s", window[1], "s", "Longest window of a read."),
     ]
     if search.has_enough_reads:
         fresh = study.assumptions.table["fresh_share"]

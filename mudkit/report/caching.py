@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mudkit import words
 from mudkit.display import Cell
@@ -25,7 +24,7 @@ from mudkit.learning import (
     export_policy,
     tree_nodes,
 )
-from mudkit.learning.devices import Devices, LocalDevices
+from mudkit.learning.devices import Devices, LocalDevices, open_devices
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import (
     MINUTES_A_DAY,
@@ -46,7 +45,7 @@ from mudkit.learning.search import (
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
-from mudkit.report.assuming import Assumptions, shown_range, try_assumptions
+from mudkit.report.assuming import Assumptions, try_assumptions
 from mudkit.report.batching import WriteStudy, count_lacking, shown_risk
 from mudkit.report.cached_measures import first_measures
 from mudkit.report.page import Answer, FirstScreen
@@ -62,11 +61,9 @@ from mudkit.report.policies import (
 )
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.trace.schema import epoch_us
-from mudkit.units import US_PER_S, solar_day
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "
@@ -173,7 +170,7 @@ class ReadStudy:
 
     def first_screen(self, delays: WriteStudy) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on and assumes."""
-        writes_per_day = len(self.source.positions) / self.source.recorded_days
+        writes_per_day = self.source.count / self.source.recorded_days
         return FirstScreen(
             self.source.describe(),
             self._tiles(),
@@ -292,7 +289,8 @@ class ReadStudy:
         rule, gain = f"The fixed rule, “{describe_policy(self.rule)}”,", self.gain
         stale, risk = self.fixed.stale_share, self.search.risk(self.fixed)
         if not (self.fixed.fresh + self.fixed.stale).any():
-            shortest_s = float(self.gaps_s.min(initial=math.inf))
+            gaps = self.source.read_gaps
+            shortest_s = gaps.ends()[0] if gaps.count() else math.inf
             if shortest_s >= 60.0 * max(self.rule.ages):
                 return f"{rule} can answer no read: two of one device are further apart than that."
             return f"{rule} asks the server for every read."
@@ -336,8 +334,7 @@ class ReadStudy:
         return f"; at any distance it gives {words.percent(fresh, 1)} ({_stale(stale)} stale)"
 
     def _assumption(self) -> str:
-        reads = self.source.reads
-        box, window = (shown_range(reads[name], shown) for name, shown in _ASSUMED)
+        box, window = (words.span(*self.source.requests(name), shown) for name, shown in _ASSUMED)
         derived = self.source.derived_by()
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
@@ -353,45 +350,29 @@ class ReadStudy:
         left_out = self.source.left_out
         if not left_out:
             return ""
-        share = left_out / (left_out + len(self.source.reads))
+        share = left_out / (left_out + self.source.read_count)
         return (
             f" {left_out:,} other reads ({words.percent(share, 1)}) are left out: they come soon after the "
             "recording begins or resumes, when answers hold less than usual."
         )
 
-    @cached_property
-    def gaps(self) -> pd.DataFrame:
-        """Time from each read to the next one of the same device: ``gap_s, device, day`` (numbers)."""
-        reads = self.source.reads
-        device = np.asarray(reads["device"].combine_chunks().dictionary_encode().indices)
-        t_us = epoch_us(reads["ts"])
-        order = np.lexsort((t_us, device))
-        device, t_us = device[order], t_us[order]
-        day = solar_day(t_us, reads["lon"].to_numpy()[order])
-        gaps = pd.DataFrame({"gap_s": np.diff(t_us) / US_PER_S, "device": device[1:], "day": day[1:]})
-        of_device: pd.DataFrame = gaps[np.diff(device) == 0]
-        return of_device
-
-    @property
-    def gaps_s(self) -> NDArray[np.float64]:
-        """Time from each read to the next one of the same device, in seconds."""
-        return self.gaps["gap_s"].to_numpy()
-
     def _apart(self) -> str:
         """Return how far apart two reads of one device are, as a sentence."""
-        if not len(self.gaps_s):
+        gaps = self.source.read_gaps
+        if not gaps.count():
             return ""
-        least, median = (words.duration(float(value)) for value in np.quantile(self.gaps_s, (0.0, 0.5)))
-        never_sooner = f", the shortest {least}" if self.gaps_s.min() > 0 else ""
+        least_s = gaps.ends()[0]
+        never_sooner = f", the shortest {words.duration(least_s)}" if least_s > 0 else ""
+        median = words.duration(gaps.median())
         return f" The median time between two reads of a device is {median}{never_sooner}."
 
     @property
     def stale_after_s(self) -> float | None:
         """Age at which an answer is stale if others write steadily; None: the windows of reads differ."""
-        window_s = pc.min_max(self.source.reads["window_s"]).as_py()
-        if self.completeness == 1.0 or window_s["min"] != window_s["max"]:
+        least_s, most_s = self.source.requests("window_s")
+        if self.completeness == 1.0 or least_s != most_s:
             return None
-        return float((1 - self.completeness) * window_s["max"])
+        return (1 - self.completeness) * most_s
 
     def _soon_stale(self) -> str:
         after_s = self.stale_after_s
@@ -705,6 +686,16 @@ def _points(gain: Interval) -> str:
     return f"{value} ({words.interval(100 * gain.low, 100 * gain.high, 1)})"
 
 
+def open_reads(source: TraceSource, horizon_s: float) -> Devices:
+    """Label the reads of a trace: in memory, or on Spark, where labels are kept while the trace is used."""
+    if isinstance(source.reads, pa.Table):
+        return LocalDevices(Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads))
+    from mudkit.pipeline import label_reads  # it loads Spark
+
+    labels = label_reads(source.positions.frame, source.reads.frame, horizon_s=horizon_s)
+    return source.opened.enter_context(open_devices(labels, source.reads.frame))
+
+
 def study_reads(
     source: TraceSource,
     *,
@@ -730,7 +721,7 @@ def study_reads(
     folds : {'device', 'time'}
         What policies are scored on: other devices, or other days.
     """
-    devices = LocalDevices(Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads))
+    devices = open_reads(source, horizon_s)
     search = search_policies(devices, completeness=completeness, max_stale=max_stale, folds=folds)
     chosen = search.chosen
     fixed, rule_age, own = replayed(

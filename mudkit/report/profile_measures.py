@@ -23,7 +23,8 @@ from mudkit.report.source import TraceSource
 from mudkit.report.stays import Stays
 from mudkit.trace.movement import MIN_STOP_S, MIN_TRIP_KM
 from mudkit.trace.profile import QUARTER_S, steps_by_day
-from mudkit.trace.summaries import summarise
+from mudkit.trace.recordings import device_codes
+from mudkit.trace.summaries import Ranks, Rows, summarise
 from mudkit.units import US_PER_S
 
 CLEAN: Final = 0.01
@@ -56,7 +57,7 @@ def first_measures(
         _measure("reads", _total_reads(source), "", "Reads, recorded or derived."),
         _measure("positions_per_device", intervals.median(source.of_devices["rows"]), "",
                  "Positions of the median device."),
-        _measure("median_interval_s", _interval_s(source), "s",
+        _measure("median_interval_s", median_step_s(source.positions, source.values("steps")), "s",
                  "Median time between two positions of a device."),
         _measure("shortest_day_interval_s", steps_s.min() if len(steps_s) else None, "s",
                  "The same on the day on which it is shortest."),
@@ -157,15 +158,15 @@ def _total_reads(source: TraceSource) -> Interval | int:
     return _total(source, *_by_day(source.read_quarters.assign(device=numbers)))
 
 
-def _interval_s(source: TraceSource) -> Interval:
-    steps = source.values("steps")
+def median_step_s(rows: Rows, steps: Ranks) -> Interval:
+    """Return the median time between two rows of a device, with its interval over devices and days."""
     value = steps.median()
     if steps.count() < 2:
         return Interval(value, np.nan, np.nan, "value")
-    table = summarise(source.positions, {"steps": partial(steps_by_day, value)})["steps"]
+    table = summarise(rows, {"steps": partial(steps_by_day, value)})["steps"]
     below = table["below"].to_numpy() + 0.5 * table["equal"].to_numpy()
     counts = table["rows"].to_numpy().astype(np.float64)
-    clusters = source.numbers(table["device"]), table["day"].to_numpy()
+    clusters = device_codes(table["device"]), table["day"].to_numpy()
     low, high = steps.quantiles(intervals.median_levels(below, counts, *clusters))
     return Interval(value, float(low), float(high), "interval")
 

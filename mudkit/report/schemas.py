@@ -135,6 +135,7 @@ class TraceProfile(OfTrace):
 class CachePolicy(OfTrace):
     """Parameters of ``cache_policy``."""
 
+    spark: bool = Field(False, description="compute on Spark whatever the size; the trace may be a table")
     horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
     rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="distance of the fixed rule")
     rule_minutes: float = Field(10.0, ge=0, description="age of the fixed rule")

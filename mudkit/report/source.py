@@ -7,6 +7,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from importlib import resources
@@ -120,6 +121,11 @@ class TraceSource:
     computed_on: str = ""
 
     @cached_property
+    def opened(self) -> ExitStack:
+        """Contexts that keep rows on the disks of Spark's executors while the trace is used."""
+        return ExitStack()
+
+    @cached_property
     def of_devices(self) -> pd.DataFrame:
         """Rows of each device by its number: ``device, rows``, times, and places of the first and last one.
 
@@ -205,16 +211,44 @@ class TraceSource:
     @cached_property
     def _of_reads(self) -> dict[str, pa.Table]:
         """Summaries of reads for any page, in one pass."""
-        reads = self.reads
-        if isinstance(reads, pa.Table):
-            reads = reads.sort_by([("device", "ascending"), ("ts", "ascending")])
-        summaries = {
+        summaries: dict[str, Callable[[], Summary]] = {
             "quarters": profile.quarters,
             "origins": profile.origins,
             "bursts": partial(profile.short_steps, _CLUSTER_S * US_PER_S),
-            "windows": profile.windows,
+            "requests": profile.requests,
+            "gaps": self._read_steps.ranges,
         }
-        return summarise(reads, summaries)
+        return summarise(self.ordered_reads, summaries)
+
+    @cached_property
+    def ordered_reads(self) -> Rows:
+        """The reads, ordered by device and time."""
+        if isinstance(self.reads, pa.Table):
+            return self.reads.sort_by([("device", "ascending"), ("ts", "ascending")])
+        return self.reads
+
+    @property
+    def _read_steps(self) -> Values:
+        return profile.step_values(self.tz)
+
+    @cached_property
+    def read_gaps(self) -> Ranks:
+        """Times between two reads of a device, seconds."""
+        return Ranks(self.ordered_reads, self._read_steps, self._of_reads["gaps"])
+
+    def reads_of(self, devices: Iterable[str]) -> pa.Table:
+        """Return the reads of some devices in memory."""
+        return _rows_of(self.reads, devices)
+
+    def positions_of(self, devices: Iterable[str]) -> pa.Table:
+        """Return the positions of some devices in memory."""
+        return _rows_of(self.positions, devices)
+
+    def requests(self, name: str) -> tuple[float, float]:
+        """Return the least and the largest ``box_km`` or ``window_s`` of the reads; there has to be one."""
+        ends = self._of_reads["requests"]
+        low, high = (float(ends[f"{end}_{name}"][0].as_py()) for end in ("least", "most"))
+        return low, high
 
     @property
     def read_count(self) -> int:
@@ -230,7 +264,7 @@ class TraceSource:
     @property
     def longest_window_s(self) -> float:
         """Longest time for which a read asks back, seconds."""
-        return float(pc.max(self._of_reads["windows"]["window_s"]).as_py() or 0.0)
+        return float(pc.max(self._of_reads["requests"]["most_window_s"]).as_py() or 0.0)
 
     @cached_property
     def read_quarters(self) -> pd.DataFrame:
@@ -657,6 +691,13 @@ def _is_zone_near(tz: str, lat: float, lon: float) -> bool:
     _, lats, lons, _ = zip(*zones, strict=True)
     near = distance_km(lat, lon, np.array(lats), np.array(lons)) <= _COUNTRY_KM
     return any(zone[0] in countries for zone, is_near in zip(zones, near, strict=True) if is_near)
+
+
+def _rows_of(rows: Rows, devices: Iterable[str]) -> pa.Table:
+    names = pa.array(devices, pa.string())
+    if isinstance(rows, Distributed):
+        return rows.collect(names)
+    return rows.filter(pc.is_in(rows["device"], names))
 
 
 def no_rows_aside() -> pd.DataFrame:

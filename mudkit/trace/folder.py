@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +54,9 @@ from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
 
 FORMAT_VERSION = 1
-OUTPUT_NAMES = r"trace\.json|_job-[0-9a-f]{16}|" + "|".join(SCHEMAS)
+JOB_FOLDER = re.compile("_job-[0-9a-f]{16}")
+"""Name of the folder that a job of the pipeline has in its output until it is complete."""
+OUTPUT_NAMES = rf"trace\.json|{JOB_FOLDER.pattern}|" + "|".join(SCHEMAS)
 """Names in a trace folder, of jobs that fill it, too; a folder with other files is never replaced."""
 
 MANIFEST = "trace.json"

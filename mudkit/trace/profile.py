@@ -134,14 +134,19 @@ def _list_origins(piece: Piece) -> pa.Table:
     return pa.table(columns | {"first_us": t_us, "last_us": t_us})
 
 
-def windows() -> Summary:
-    """Find how far back reads ask at most, seconds."""
-    return Groups(_list_windows, ("all",), {"window_s": "max"})
+def requests() -> Summary:
+    """Find the smallest and largest boxes (km) and windows (s) of reads: ``least_…``, ``most_…``."""
+    joined = {f"{end}_{name}": how for name in _REQUEST for end, how in (("least", "min"), ("most", "max"))}
+    return Groups(_list_requests, ("all",), joined)
 
 
-def _list_windows(piece: Piece) -> pa.Table:
-    window_s = piece.table["window_s"].slice(piece.begin)
-    return pa.table({"all": np.zeros(len(window_s), dtype=np.int64), "window_s": window_s})
+def _list_requests(piece: Piece) -> pa.Table:
+    columns = {name: piece.table[name].slice(piece.begin) for name in _REQUEST}
+    ends = {f"{end}_{name}": column for name, column in columns.items() for end in ("least", "most")}
+    return pa.table({"all": np.zeros(len(piece.t_us) - piece.begin, dtype=np.int64)} | ends)
+
+
+_REQUEST: Final = ("box_km", "window_s")
 
 
 def match(sought: tuple[tuple[str, int], ...]) -> Summary:

@@ -143,6 +143,9 @@ class Distributed(Protocol):
     def select(self, keep: Keep) -> Distributed:
         """Return the rows that a function keeps."""
 
+    def collect(self, devices: pa.Array | None = None) -> pa.Table:
+        """Return the rows of some devices, or of all, in memory, ordered by device and time."""
+
 
 Rows: TypeAlias = "pa.Table | Distributed"
 """Rows ordered by device and time: a table in memory, or one on Spark."""
@@ -258,6 +261,7 @@ _NO_ROWS: Final = pa.table(
         "lon": pa.array([], pa.float64()),
         "origin": pa.array([], pa.string()),
         "reason": pa.array([], pa.string()),
+        "box_km": pa.array([], pa.float64()),
         "window_s": pa.array([], pa.float64()),
     }
 )

@@ -54,8 +54,16 @@ def build_report_page(name, folder):
     return folder / f"{name}.html"
 
 
-@pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.soak if name in ("cache_policy", "scoreboard") else pytest.mark.soak(keep=1),
+        )
+        for name in TEMPLATES
+    ],
+)
 def test_report_page_is_accessible(name, visit, tmp_path):
     file = build_report_page(name, tmp_path)
     for theme in ("light", "dark"):

@@ -64,6 +64,7 @@ def build_report():
     )
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_figures_and_maps_are_drawn_without_a_network(open_report):
     page = open_report(build_report(), 2).page
     assert page.title() == "A report"
@@ -85,6 +86,7 @@ def test_figures_and_maps_are_drawn_without_a_network(open_report):
     assert frame.locator(".leaflet-control-attribution").inner_text().startswith("Leaflet")
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_page_is_readable_at_any_width(open_report):
     page = open_report(build_report(), 2).page
     for width in (1600, 1000, 400):
@@ -139,6 +141,7 @@ def test_kernel_outputs_become_a_report(open_report):
     assert "it/s" not in text
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_printed_page_is_unfolded_and_inside_the_paper(visit, tmp_path):
     """Print on A4, 680 px wide within its margins; figures were drawn for the screen before."""
     wide = v4.new_output("display_data", data={"text/html": "<pre>" + "mudkit-report-" * 40 + "</pre>"})
@@ -175,6 +178,7 @@ def test_long_command_is_wrapped(visit, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_page_in_the_dark_theme_is_printed_on_white(visit, tmp_path):
     """Print while the theme stays dark, for which figures and maps were drawn."""
     map_html = figures.heat_map(build_city(), build_city())._repr_html_()

@@ -60,6 +60,7 @@ def chapter(tmp_path_factory, repository):
     return source / "html" / "chapters" / "00_a.html"
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("width", "lines"), [(1440, 1), (1024, 2)])
 def test_longest_line_of_code_is_not_cut(visit, chapter, width, lines):
     page = visit(chapter).page

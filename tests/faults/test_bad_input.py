@@ -2,19 +2,22 @@
 
 import gzip
 import io
+import logging
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mudkit import trace
+from mudkit import cli, trace
 from mudkit.errors import MudkitError
 
 T0 = 1_211_100_000
@@ -32,6 +35,23 @@ def mudkit(*arguments, cwd, **environment):
         env=os.environ | environment,
         check=False,
     )
+
+
+@pytest.fixture
+def mudkit_here(monkeypatch, capsys, tmp_path):
+    """Run the command in this process, in the test's folder: a process takes longer to start than to refuse."""
+    handler, filters = signal.getsignal(signal.SIGTERM), list(logging.getLogger().filters)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["mudkit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return SimpleNamespace(returncode=ended.value.code, stderr=capsys.readouterr().err)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+    logging.getLogger().filters[:] = filters
 
 
 def assert_one_clear_error(result, *fragments):
@@ -59,10 +79,10 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_bad_file_is_one_clear_error(tmp_path, case):
+def test_bad_file_is_one_clear_error(mudkit_here, tmp_path, case):
     content, fragment = FILES[case]
     (tmp_path / "trace.csv").write_bytes(content)
-    result = mudkit("trace", "load", "trace.csv", "--out", "out", cwd=tmp_path)
+    result = mudkit_here("trace", "load", "trace.csv", "--out", "out")
     assert_one_clear_error(result, fragment, "trace.csv")
     assert [p.name for p in tmp_path.iterdir()] == ["trace.csv"]
 
@@ -82,9 +102,9 @@ def test_missing_file_suggests_a_similar_name(tmp_path):
         ([], "trace"),
     ],
 )
-def test_bad_report_parameter_is_one_clear_error(tmp_path, arguments, fragment):
+def test_bad_report_parameter_is_one_clear_error(mudkit_here, tmp_path, arguments, fragment):
     (tmp_path / "good.csv").write_text(GOOD)
-    result = mudkit("report", "trace_profile", *arguments, cwd=tmp_path)
+    result = mudkit_here("report", "trace_profile", *arguments)
     assert_one_clear_error(result, fragment)
     assert [p.name for p in tmp_path.iterdir()] == ["good.csv"]
 
@@ -100,7 +120,7 @@ def test_report_refuses_trace_without_reads(tmp_path):
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize("version", ["8", "none"])
 def test_old_or_missing_java_is_one_clear_error(tmp_path, version):
     """Set JAVA_HOME to an old or a missing Java; no other one is used instead."""
@@ -143,7 +163,7 @@ def big(tmp_path):
     return file
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "ingest"]], ids=["load", "ingest"])
 def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     result = mudkit(*job, big, "--out", tiny_disk / "out", cwd=big.parent)
@@ -151,7 +171,7 @@ def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     assert list(tiny_disk.iterdir()) == []
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="this machine")
 @pytest.mark.parametrize(
     "job",
     [["trace", "load"], ["pipeline", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],
@@ -373,15 +393,15 @@ def test_line_of_ten_megabytes_is_refused_or_rejected(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["geolife", "gtfs-rt", "gowalla", "gpx"])
-def test_command_refuses_web_page_for_each_loader(tmp_path, kind):
+def test_command_refuses_web_page_for_each_loader(mudkit_here, tmp_path, kind):
     name = FORMATS[kind][0]
     (tmp_path / name).write_bytes(BINARY["a web page"])
-    assert_one_clear_error(mudkit("trace", "load", name, "--out", "out", cwd=tmp_path), "web page", name)
+    assert_one_clear_error(mudkit_here("trace", "load", name, "--out", "out"), "web page", name)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
-def test_command_refuses_folder_of_several_formats(tmp_path):
+def test_command_refuses_folder_of_several_formats(mudkit_here, tmp_path):
     for kind in ("geolife", "gpx"):
         (tmp_path / FORMATS[kind][0]).write_bytes(content(kind))
-    result = mudkit("trace", "load", ".", "--out", "out", cwd=tmp_path)
+    result = mudkit_here("trace", "load", ".", "--out", "out")
     assert_one_clear_error(result, "several kinds", "*.plt", "*.gpx")

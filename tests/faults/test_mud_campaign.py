@@ -25,13 +25,13 @@ RARE = {"notifications: given up, not heard of", "generator: nothing to tell aga
 def result(scaled):
     """Results of the runs, spread over two processes where there are two cores."""
     result = Runs()
-    for runs in play_all(range(scaled(1000, 50)), min(2, os.cpu_count() or 1)):
+    for runs in play_all(range(scaled(1000, 30)), min(2, os.cpu_count() or 1)):
         result.add(runs)
     return result
 
 
 def test_runs_with_faults_violate_no_guarantee(result, scaled):
-    assert result.runs == scaled(1000, 50)
+    assert result.runs == scaled(1000, 30)
     assert Table(result.cells).unknown() == []
     problems = [
         f"{REPLAY.format(seed)}\n    {findings[:3]}" for seed, findings in sorted(result.problems.items())
@@ -58,7 +58,7 @@ def test_every_kind_of_fault_occurs(result):
     assert [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]] == []
 
 
-@pytest.mark.soak  # fifty runs do not reach every cell
+@pytest.mark.soak  # thirty runs do not reach every cell
 def test_every_transition_occurs_with_every_fault(result):
     assert [cell for cell in Table(result.cells).missing() if cell[0] not in RARE] == []
 
@@ -94,7 +94,7 @@ def test_result_is_independent_of_the_number_of_processes():
 
 
 def test_trial_hears_of_a_removal_before_its_record():
-    """A continuous read is told that its record was removed, which has no value, while a trial waits for one."""
+    """A continuous read hears that its record was removed, which has no value, while a trial waits for one."""
     assert play(63867).problems == []
 
 

@@ -7,6 +7,7 @@ import pickle
 import random
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from predicate_fixtures import list_rows
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 
-TEXTS = 100_000
+TEXTS = 100_000, 5_000
+"""Texts in the soak, and in `make test`."""
 MAX_S = 5.0
 """Far above the time for any text (tens of milliseconds for the worst of 8 KiB); a hang is longer."""
 
@@ -36,24 +38,24 @@ def attempt(text: Any, **parameters: Any) -> Predicate | None:
     return predicate
 
 
-def test_random_bytes_raise_only_predicate_errors() -> None:
+def test_random_bytes_raise_only_predicate_errors(scaled: Callable[[int, int], int]) -> None:
     draw = random.Random(7)
-    for number in range(TEXTS):
+    for number in range(scaled(*TEXTS)):
         raw = draw.randbytes(draw.randrange(1, 40))
         attempt(raw.decode("latin-1" if number % 2 else "utf-8", "surrogateescape"))
     with pytest.raises(PredicateError, match="must be a string"):
         Predicate(b"a = 1")  # type: ignore[arg-type]
 
 
-def test_mutated_texts_raise_only_predicate_errors() -> None:
-    draw = random.Random(11)
+def test_mutated_texts_raise_only_predicate_errors(scaled: Callable[[int, int], int]) -> None:
+    draw, texts = random.Random(11), scaled(*TEXTS)
     valid = sorted({text for text, *_ in list_rows() if len(text) < 300})
     pieces = sorted({piece for text in valid for piece in text.split()}) + list("()'\"-;:,.*/%_=<>!?[]{}|&^~#@$\\`\n\t\0é😀\ud800") + [
         "NOT", "SELECT", "/*", "--", "::", "||", "IN (", "CASE", "NULL", "1e999", "BETWEEN", "receiver.", "sender.x", ":p", "'", "OVER (", "x'41'", "0x1F", "INTERVAL '1' day", "->", "ARRAY[1]",
         "DATE '2020-01-01'", "CURRENT_DATE", "CAST(a AS int)", "lookup('t', a, 'b')", "{% x %}", "{{ x }}", "LIKE ANY", "ESCAPE '\\'", "IS DISTINCT FROM", "NEXT VALUE FOR a", "if(a, b, c)", "COLLATE x",
     ]  # fmt: skip
     valid_count = 0
-    for _ in range(TEXTS):
+    for _ in range(texts):
         text = draw.choice(valid)
         for _ in range(draw.randrange(1, 4)):
             position = draw.randrange(len(text) + 1)
@@ -67,7 +69,7 @@ def test_mutated_texts_raise_only_predicate_errors() -> None:
             else:
                 text = text[:position] + draw.choice(valid)[draw.randrange(3) :]
         valid_count += attempt(text) is not None
-    assert TEXTS // 20 < valid_count < TEXTS // 2  # neither all nonsense nor all valid
+    assert texts // 20 < valid_count < texts // 2  # neither all nonsense nor all valid
 
 
 INJECTIONS = [

@@ -69,6 +69,10 @@ def run_nbval(notebooks, folder):
     )  # fmt: skip
 
 
+SPARK_CHAPTERS = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
+"""Chapters that start Spark, which takes as long as most chapters."""
+
+
 @pytest.fixture(params=CHAPTERS, ids=lambda file: file.stem)
 def chapter(request):
     return request.param
@@ -197,6 +201,13 @@ def executed(request, tmp_path_factory, scaled):
     return result.stdout, cells
 
 
+@pytest.mark.parametrize(
+    "chapter",
+    [
+        pytest.param(file, marks=pytest.mark.soak(keep=1 if file.stem in SPARK_CHAPTERS else 4), id=file.stem)
+        for file in CHAPTERS
+    ],
+)
 def test_chapter_reproduces_its_outputs_and_its_solutions_pass(executed, chapter, scaled):
     output, cells = executed
     assert len(cells[chapter.name]) == len(select_code_cells(read_for_run(chapter, scaled))), output[-6000:]
@@ -204,7 +215,7 @@ def test_chapter_reproduces_its_outputs_and_its_solutions_pass(executed, chapter
     assert not problems, "\n\n".join(problems)
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak
 def test_wrong_character_in_an_output_is_detected(chapter, tmp_path):
     notebook = nbformat.read(chapter, as_version=4)
     last = select_code_cells(notebook, CHECKED)[0]
@@ -220,19 +231,20 @@ def test_wrong_character_in_an_output_is_detected(chapter, tmp_path):
     assert "1 failed" in result.stdout
 
 
-def test_solution_that_does_not_pass_is_detected(tmp_path):
+def test_wrong_output_and_solution_that_does_not_pass_are_detected(tmp_path):
     wrong = ["Verdict('Not yet.')", "1 // 0", "None"]
     solution = "<details><summary>A solution</summary>\n\n```python\n# judge(\n{}\n```\n</details>"
     new = nbformat.v4
     cells = [new.new_code_cell("class Verdict(str):\n    __repr__ = str.__str__")]
+    for number in (5, 6):
+        output = new.new_output("execute_result", data={"text/plain": str(number)}, execution_count=1)
+        tagged = {"execution_count": 1, "metadata": {"tags": [CHECKED]}}
+        cells.append(new.new_code_cell("2 + 3", outputs=[output], **tagged))
     cells += [new.new_markdown_cell(solution.format(shown)) for shown in [*wrong, "Verdict('Passed.')"]]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = with_solutions(new.new_notebook(cells=cells, metadata=kernel))
     result = run_nbval({"planted.ipynb": notebook}, tmp_path)
-    assert f"{len(wrong) + 1} failed" in result.stdout, "each check, and the cell that raises an exception"
-
-
-SPARK_CHAPTERS = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
+    assert f"{len(wrong) + 2} failed" in result.stdout, "the output, each check, and the cell that raises"
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_two_traces_are_compared_by_a_predicate(command):
     assert "data/sample/positions.csv.gz against data/commute/positions.csv.gz" in read_html(folder)
 
 
+@pytest.mark.soak(keep=1, group="processes")
 def test_exit_status_of_a_process_tells_that_a_limit_is_passed(templates, command, build):
     arguments = ["--preset", "sample", "-p", f"period={DAYS[0]}", "--against", f"period={DAYS[1]}"]
     command(*arguments)
@@ -134,6 +135,7 @@ def test_exit_status_of_a_process_tells_that_a_limit_is_passed(templates, comman
     assert errors.startswith("mudkit: error: The report trace_profile has no measure 'spann_s'.")
 
 
+@pytest.mark.soak(keep=1, group="processes")
 def test_interrupted_second_run_leaves_the_finished_first_alone(templates, tmp_path):
     out = tmp_path / "build"
     arguments = [
@@ -162,6 +164,7 @@ def test_interrupted_second_run_leaves_the_finished_first_alone(templates, tmp_p
     assert read_summary(left).report == "trace_profile"
 
 
+@pytest.mark.soak(keep=1, group="processes")
 def test_selection_that_leaves_nothing_fails_in_words(tmp_path):
     command = ["report", "propagation", "--preset", "sample", "--where", "lat > 80", "--out", str(tmp_path)]
     process = subprocess.run(
@@ -191,7 +194,10 @@ def test_periods_of_recorded_taxis_are_compared(cabspotting, command):
 @pytest.mark.parametrize(
     "template",
     [
-        pytest.param(name, marks=[pytest.mark.soak] if name in ("cache_policy", "scoreboard") else [])
+        pytest.param(
+            name,
+            marks=pytest.mark.soak if name in ("cache_policy", "scoreboard") else pytest.mark.soak(keep=1),
+        )
         for name in TEMPLATES
     ],
 )

@@ -35,11 +35,15 @@ def start_report(*arguments, folder):
 @pytest.mark.parametrize(
     ("arguments", "pattern"),
     [
-        (["prefetch_sizing", "--preset", "sample"], "*.ipynb"),
+        pytest.param(["prefetch_sizing", "--preset", "sample"], "*.ipynb", marks=pytest.mark.soak(keep=1)),
         pytest.param(
             ["cache_policy", "--preset", "sample"], "work/*", marks=[pytest.mark.spark, pytest.mark.soak]
         ),
-        pytest.param(["trace_profile", "--preset", "sample"], "data/*", marks=pytest.mark.spark),
+        pytest.param(
+            ["trace_profile", "--preset", "sample"],
+            "data/*",
+            marks=[pytest.mark.spark, pytest.mark.soak(keep=1)],
+        ),
     ],
     ids=["without Spark", "while a trace is read", "between cells"],
 )

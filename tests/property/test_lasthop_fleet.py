@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 from mudkit import Lab
 from mudkit.events import Send
 from mudkit.fleet.store import Killed
-from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
+from mudkit.systems.lasthop import Forwarding, Publications, Publisher, Subscriber, Subscription
 from mudkit.wire import as_wire
 
 S = 1_000_000
 PHONES = ("ann", "bob")
+STATION = "station"
+"""Device of a publisher; what it has published before a wipe is lost if it waits there."""
 POINTS = ("before commit", "after commit")
 moments = st.integers(0, 60 * S)
 RANKS = st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0])
 _PHONE, _DURATION = st.sampled_from(PHONES), st.sampled_from([1, S, 3 * S, 20 * S])
+_DEVICE, _MACHINE = st.sampled_from((*PHONES, STATION)), st.sampled_from((*PHONES, STATION, "spool"))
 traffic = st.lists(
     st.one_of(
         st.tuples(st.just("publish"), moments, RANKS, st.sampled_from([None, None, None, 2.0, 40.0])),
@@ -36,13 +39,13 @@ traffic = st.lists(
 )
 faults = st.lists(
     st.one_of(
-        st.tuples(st.just("outage"), moments, _PHONE, _DURATION),
-        st.tuples(st.just("outage"), moments, _PHONE, _DURATION),
-        st.tuples(st.just("kill"), moments, st.sampled_from((*PHONES, "spool")), _DURATION),
-        st.tuples(st.just("crash"), moments, st.sampled_from((*PHONES, "spool")), st.sampled_from(POINTS)),
+        st.tuples(st.just("outage"), moments, _DEVICE, _DURATION),
+        st.tuples(st.just("outage"), moments, _DEVICE, _DURATION),
+        st.tuples(st.just("kill"), moments, _MACHINE, _DURATION),
+        st.tuples(st.just("crash"), moments, _MACHINE, st.sampled_from(POINTS)),
         st.tuples(st.just("mangle"), moments, st.sampled_from([0.0, 0.2, 0.5]), st.none()),
         st.tuples(st.just("burst"), moments, st.none(), st.sampled_from([S // 2, 5 * S, 30 * S])),
-        st.tuples(st.just("move"), moments, _PHONE, st.none()),
+        st.tuples(st.just("move"), moments, _DEVICE, st.none()),
         st.tuples(st.just("wipe"), moments, _PHONE, st.none()),
         st.tuples(st.just("limits"), moments, _PHONE, RANKS),
         st.tuples(st.just("again"), moments, _PHONE, st.none()),
@@ -66,9 +69,11 @@ SUBSCRIPTIONS = st.builds(
 
 
 class Ward:
-    """Two phones and a server, and the faults that are injected into them."""
+    """Two phones, a server and a publisher there or on a device, and the faults that are injected into them."""
 
-    def __init__(self, subscription: Subscription, capacity: int | None = None) -> None:
+    def __init__(
+        self, subscription: Subscription, capacity: int | None = None, *, is_on_device: bool = False
+    ) -> None:
         self.lab = Lab(seed=3)
         self.world = self.lab.world
         self.server = Publications(self.lab)
@@ -82,7 +87,9 @@ class Ward:
             subscriber.subscribe(subscription).result()
         self.processes = {name: subscriber.installed for name, subscriber in self.subscribers.items()}
         self.processes["spool"] = self.server.installed
-        self.news = self.server.topic("news")
+        station = Publisher(self.lab.device(STATION, "lte"), self.server)
+        self.processes[STATION] = station.installed
+        self.news = (station if is_on_device else self.server).topic("news")
         self.published: dict[str, tuple[float, float | None]] = {}
         self.reranked: set[str] = set()
         self.thresholds = {name: {subscription.threshold} for name in PHONES}
@@ -140,11 +147,13 @@ class Ward:
 
     def do_publish(self, rank: float, lifetime_s: float | None) -> None:
         name = f"m{len(self.published)}"
+        if self.news.installed.machine is None:
+            return
         self.published[name] = rank, lifetime_s
         self.answers[name] = self.news.publish(name, rank, lifetime_s, item=name)
 
     def do_rerank(self, rank: float, index: int) -> None:
-        if self.published:
+        if self.published and self.news.installed.machine is not None:
             name = list(self.published)[index % len(self.published)]
             self.news.rerank(name, rank)
             self.reranked.add(name)
@@ -224,11 +233,23 @@ class Ward:
 
 @pytest.mark.soak
 @examples(200)
-@given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), SUBSCRIPTIONS, st.sampled_from([None, None, 1, 3]))
+@given(
+    traffic,
+    faults,
+    st.sampled_from([0.0, 0.2, 0.4]),
+    SUBSCRIPTIONS,
+    st.sampled_from([None, None, 1, 3]),
+    st.booleans(),
+)
 def test_guarantees_hold_under_faults(
-    traffic: Any, faults: Any, share: float, subscription: Subscription, capacity: int | None
+    traffic: Any,
+    faults: Any,
+    share: float,
+    subscription: Subscription,
+    capacity: int | None,
+    is_on_device: bool,
 ) -> None:
-    ward = Ward(subscription, capacity)
+    ward = Ward(subscription, capacity, is_on_device=is_on_device)
     ward.do_mangle(share, None)
     for step in (*traffic, *faults):
         ward.do(step)
@@ -276,7 +297,7 @@ def test_guarantees_hold_under_faults(
 def test_same_steps_give_the_same_run(traffic: Any, faults: Any, subscription: Subscription) -> None:
     runs = []
     for _ in range(2):
-        ward = Ward(subscription, 3)
+        ward = Ward(subscription, 3, is_on_device=True)
         ward.do_mangle(0.2, None)
         for step in (*traffic, *faults):
             ward.do(step)

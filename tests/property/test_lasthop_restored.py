@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.systems.lasthop import Publications, Subscriber, Subscription
+from mudkit.systems.lasthop import Publications, Publisher, Subscriber, Subscription
 
 MAX_BACKUPS = 4
 spool_steps = st.one_of(
@@ -23,7 +23,7 @@ spool_steps = st.one_of(
     st.tuples(st.just("read"), st.sampled_from([0, 1, 1, 90])),
     st.tuples(st.just("restore"), st.integers(0, MAX_BACKUPS - 1)),
     st.tuples(st.just("restore"), st.integers(0, MAX_BACKUPS - 1)),
-    st.tuples(st.just("restart"), st.sampled_from(["jane", "spool"])),
+    st.tuples(st.just("restart"), st.sampled_from(["jane", "station", "spool"])),
     st.tuples(st.sampled_from(["cut", "mend"]), st.none()),
     st.tuples(st.just("mangle"), st.sampled_from([0.0, 0.3])),
 )
@@ -42,13 +42,15 @@ SUBSCRIPTIONS = st.builds(
 
 
 class Reader:
-    """A reader, and a spool that is restored from its backups."""
+    """A reader, a publisher at the server or on a device, and a spool that is restored from its backups."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, *, is_on_device: bool) -> None:
         self.lab = Lab(seed=1)
         self.server = Publications(self.lab)
         self.jane = Subscriber(self.lab.device("jane", link="lte"), self.server)
         self.jane.subscribe(subscription).result()
+        publisher = Publisher(self.lab.device("station", link="lte"), self.server)
+        self.news = (publisher if is_on_device else self.server).topic("news")
         self.published: list[str] = []
         self.accepted: set[str] = set()
         self.received: Counter[str] = Counter()
@@ -63,7 +65,7 @@ class Reader:
         match action:
             case "publish":
                 self.published.append(f"m{len(self.published)}")
-                self.server.topic("news").publish(self.published[-1], argument).result()
+                self.news.publish(self.published[-1], argument).result()
             case "read":
                 self.jane.read("news").add_done_callback(self.count)
                 self.lab.run(minutes=argument)
@@ -110,11 +112,11 @@ class Reader:
 
 
 @examples(200)
-@given(SUBSCRIPTIONS, st.lists(spool_steps, min_size=6, max_size=25))
+@given(SUBSCRIPTIONS, st.lists(spool_steps, min_size=6, max_size=25), st.booleans())
 def test_restored_spool_sends_nothing_twice_and_loses_nothing_of_its_backup(
-    subscription: Subscription, steps: list[tuple[str, Any]]
+    subscription: Subscription, steps: list[tuple[str, Any]], is_on_device: bool
 ) -> None:
-    reader = Reader(subscription)
+    reader = Reader(subscription, is_on_device=is_on_device)
     for action, argument in steps:
         reader.do(action, argument)
     reader.settle()
@@ -126,11 +128,12 @@ def test_restored_spool_sends_nothing_twice_and_loses_nothing_of_its_backup(
 @given(
     SUBSCRIPTIONS,
     st.lists(st.one_of(spool_steps, device_steps, device_steps), min_size=6, max_size=25),
+    st.booleans(),
 )
 def test_restores_of_both_sides_are_recognised(
-    subscription: Subscription, steps: list[tuple[str, Any]]
+    subscription: Subscription, steps: list[tuple[str, Any]], is_on_device: bool
 ) -> None:
-    reader = Reader(subscription)
+    reader = Reader(subscription, is_on_device=is_on_device)
     for action, argument in steps:
         reader.do(action, argument)
     reader.settle()

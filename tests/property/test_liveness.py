@@ -90,8 +90,8 @@ def set_up_lasthop() -> Setup:
     setup.lab.run(seconds=5)
     for topic in ("news", "sports", "old"):
         jane.subscribe(topic, policy="on-line").result()
-    news = server.topic("news")
-    first = news.publish("first", rank=3.0).result()
+    station = lasthop.Publisher(setup.lab.device("station", link="wifi"), server)
+    first = station.topic("news").publish("first", rank=3.0).result()
     places = {"Tromsø": (69.65, 18.96, 20.0)}
     jane.follow("weather {place}", places).result()
     following = PlaceSubscription(lasthop.Subscription("traffic {place}"), places)
@@ -103,15 +103,16 @@ def set_up_lasthop() -> Setup:
         lasthop_messages.Unfollow: (jane, lasthop_messages.Unfollow("weather {place}")),
         lasthop_messages.QueueSizes: (jane, lasthop_messages.QueueSizes()),
         lasthop_messages.Publish: (
-            server,
+            station,
             lasthop_messages.Publish("news", 1.0, None, {"text": "second"}, None),
         ),
-        lasthop_messages.Rerank: (server, lasthop_messages.Rerank("news", first, 4.0)),
+        lasthop_messages.Rerank: (station, lasthop_messages.Rerank("news", first, 4.0)),
+        lasthop_messages.CountSubmissions: (station, lasthop_messages.CountSubmissions()),
         lasthop_messages.Queues: (server, lasthop_messages.Queues("jane", "news")),
     }
 
     def traffic(number: int) -> None:
-        server.topic("sports").publish(f"goal {number}", rank=2.0)
+        station.topic("sports").publish(f"goal {number}", rank=2.0)
         jane.read("sports")
 
     setup.traffic = traffic
@@ -124,16 +125,18 @@ def set_up_sublim() -> Setup:
     point = sublim.AccessPoint(setup.lab, net, at=(44.4, 26.1), range_m=150)
     device = setup.lab.device("doctor", link="wifi", at=(44.4, 26.1), display_px=480)
     doctor = sublim.Subscriber(device, net, report_s=1)
+    monitor = sublim.Publisher(setup.lab.device("monitor", link="wifi"), net)
     ward = sublim.Policy("ward", [sublim.Rule()])
     setup.requests = {
-        sublim_messages.Publish: (net, sublim_messages.Publish({"n": 1}, None)),
+        sublim_messages.Publish: (monitor, sublim_messages.Publish({"n": 1}, None)),
+        sublim_messages.CountSubmissions: (monitor, sublim_messages.CountSubmissions()),
         sublim_messages.ReadState: (point, sublim_messages.ReadState("doctor")),
         sublim_messages.InstallPolicy: (doctor, sublim_messages.InstallPolicy(ward.to_dict())),
         sublim_messages.Read: (doctor, sublim_messages.Read()),
     }
 
     def traffic(number: int) -> None:
-        net.publish({"n": number})
+        monitor.publish({"n": number})
         device.change_context(display_px=480 + number % 2 * 480)
 
     setup.traffic = traffic

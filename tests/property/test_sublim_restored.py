@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.systems.sublim import AccessPoint, PublishServer, Subscriber
+from mudkit.systems.sublim import AccessPoint, Publisher, PublishServer, Subscriber
 
 POINTS = ("access-point-1", "access-point-2")
-HOSTS = (*POINTS, "publish-server")
+HOSTS = (*POINTS, "publish-server", "monitor")
 hosts = st.sampled_from(HOSTS)
 steps = st.lists(
     st.tuples(
@@ -32,14 +32,19 @@ steps = st.lists(
 
 
 class Walk:
-    """A subscriber between two access points; each host is restored from its backups."""
+    """A subscriber between two access points, and a monitor; each host is restored from its backups.
 
-    def __init__(self) -> None:
+    The monitor publishes, or the server itself.
+    """
+
+    def __init__(self, *, is_on_device: bool = False) -> None:
         self.lab = Lab(seed=1)
         self.net = PublishServer(self.lab)
         for number, name in enumerate(POINTS):
             AccessPoint(self.lab, self.net, at=(number * 0.001, 0.0), range_m=80.0, name=name)
         self.device = self.lab.device("bob", link="wifi", at=(0.0, 0.0))
+        monitor = Publisher(self.lab.device("monitor", link="wifi"), self.net)
+        self.publisher = monitor if is_on_device else self.net
         self.backups: list[tuple[str, Any]] = []
         self.received: list[int] = []
         self.published = 0
@@ -50,7 +55,7 @@ class Walk:
         faults = self.lab.faults
         match action:
             case "publish":
-                self.net.publish({"n": self.published}).result()
+                self.publisher.publish({"n": self.published}).result()
                 self.published += 1
             case "move":
                 self.device.set_measured("loc", (argument * 0.001, 0.0))
@@ -99,13 +104,16 @@ LOST_BEFORE_IT_IS_DECIDED = [
 
 
 @examples(150)
-@given(steps, st.sampled_from([0.0, 0.3]))
-@example(RESTORED_OLDER_THEN_NEWER, 0.0)
-@example(BACKED_UP_BEFORE_IT_IS_ATTACHED, 0.0)
-@example(MOVED_AFTER_THE_RESTORE, 0.0)
-@example(LOST_BEFORE_IT_IS_DECIDED, 0.0)
-def test_restored_servers_repeat_nothing_and_losses_are_incidents(walk: Any, loss_share: float) -> None:
-    place = Walk()
+@given(steps, st.sampled_from([0.0, 0.3]), st.booleans())
+@example(RESTORED_OLDER_THEN_NEWER, 0.0, False)
+@example(BACKED_UP_BEFORE_IT_IS_ATTACHED, 0.0, False)
+@example(MOVED_AFTER_THE_RESTORE, 0.0, False)
+@example(LOST_BEFORE_IT_IS_DECIDED, 0.0, False)
+@example(LOST_BEFORE_IT_IS_DECIDED, 0.0, True)
+def test_restored_servers_repeat_nothing_and_losses_are_incidents(
+    walk: Any, loss_share: float, is_on_device: bool
+) -> None:
+    place = Walk(is_on_device=is_on_device)
     place.lab.faults.messages(loss_share=loss_share)
     place.run(walk)
     assert place.received == sorted(set(place.received))

@@ -46,25 +46,32 @@ def test_variant_columns_match_python(spark, scaled):
     rows = list(itertools.product(shared.RECORDS, shared.READERS))
     frame = make_variants(spark, rows)
     layout = Layout(record="data", receiver="reader")
-    predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 4)]]
+    predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 8)]]
     for start in range(0, len(predicates), 16):
         assert_equal_to_python(frame, predicates[start : start + 16], rows, layout)
 
 
-def test_deep_and_long_predicates_match_python(spark):
+@pytest.fixture(scope="module")
+def flat(spark):
+    """Return a few records as columns, and the same with their readers for Python."""
     records = [
         {"a": 1.0, "b": -2.0, "s": "abc", "t": True, "ts": 1.5e9, "loc": (1.0, 2.0)},
         {},
         {"a": 1e308, "t": False},
     ]
-    rows = [(record, {}) for record in records]
     schema = "a DOUBLE, b DOUBLE, s STRING, t BOOLEAN, ts DOUBLE, loc ARRAY<DOUBLE>"
     data = [[record.get(name) for name in ("a", "b", "s", "t", "ts", "loc")] for record in records]
     frame = spark.createDataFrame([(*row, n) for n, row in enumerate(data)], f"{schema}, at INT")
-    for text in shared.DEEP:
-        start_s = time.perf_counter()
-        assert_equal_to_python(frame, [shared.predicate(text)], rows, frame)
-        assert time.perf_counter() - start_s < 60, text
+    return frame, [(record, {}) for record in records]
+
+
+@pytest.mark.soak(keep=8)
+@pytest.mark.parametrize("number", range(len(shared.DEEP)))
+def test_deep_and_long_predicates_match_python(flat, number):
+    frame, rows = flat
+    text, start_s = shared.DEEP[number], time.perf_counter()
+    assert_equal_to_python(frame, [shared.predicate(text)], rows, frame)
+    assert time.perf_counter() - start_s < 60, text
 
 
 SCHEMA = """

@@ -90,9 +90,10 @@ def list_names(folder):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
-def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job):
+def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job, scaled):
     expected = run_directly(spark, folder, job)
-    for dates, parts in ((1, 7), (4, 2), (None, 1)):
+    cuts = scaled({1: 7, 4: 2, None: 1}, {1: 7})
+    for dates, parts in cuts.items():
         out = tmp_path / str(dates)
         report = pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
         assert (report.parts, report.parts_reused) == (parts, 0)
@@ -100,7 +101,7 @@ def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job):
         assert read_stored_rows(out) == expected
         assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
         assert all(name.startswith("part-0000") for name in named_files(out))
-    assert list_names(tmp_path) == ["1", "4", "None"]
+    assert list_names(tmp_path) == sorted(map(str, cuts))
 
 
 @pytest.mark.soak
@@ -229,7 +230,7 @@ def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
 
 def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
     out = tmp_path / "out"
-    pipeline.run_job(spark, "label_writes", folder, out, dates=1)
+    pipeline.run_job(spark, "label_writes", folder, out)
     before = list_names(out)
     with pytest.raises(OutputExists, match="overwrite"):
         pipeline.run_job(spark, "cells", folder, out)
@@ -335,7 +336,7 @@ def test_ingest_with_different_options_does_not_resume(spark, cabs, tmp_path, mo
 
 
 def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: nullcontext(spark))
     arguments = [
         "pipeline",
         "label_writes",
@@ -388,23 +389,10 @@ def test_command_passes_its_options_to_the_job(
     spark, folder, tmp_path, monkeypatch, job, option, value, message
 ):
     """Pass a value that the job refuses."""
-    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: nullcontext(spark))
     command = ["pipeline", job, str(folder), "--out", str(tmp_path / "out"), f"--{option}", str(value)]
     with pytest.raises(MudkitError, match=message):
         CliRunner().invoke(app, command, catch_exceptions=False)
-
-
-class SharedSession:
-    """Session of the tests, which stays open after a command."""
-
-    def __init__(self, spark):
-        self.spark = spark
-
-    def __enter__(self):
-        return self.spark
-
-    def __exit__(self, *error):
-        pass
 
 
 def save_log(loaded, shift_us, path):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from typer.testing import CliRunner
 
 from mudkit import pipeline, trace
+from mudkit.cli import app
 from mudkit.errors import TraceFormatError
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.workloads import Poisson, TripStarts
@@ -153,9 +154,8 @@ def test_folder_is_loaded_as_a_trace(lab, folder):
 
 
 def run_mudkit(*arguments):
-    command = [sys.executable, "-m", "mudkit", *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
 
@@ -169,7 +169,8 @@ def test_command_profiles_a_lab_trace(lab, folder):
     assert lines["source"] == "a lab, seed 5"
 
 
-def test_command_labels_a_lab_trace(spark, folder, tmp_path):
+def test_command_labels_a_lab_trace(spark, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: nullcontext(spark))
     output = run_mudkit(
         "pipeline", "label_reads", folder, "--out", tmp_path / "labels", "--horizon-s", HORIZON_S
     )

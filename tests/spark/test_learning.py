@@ -46,7 +46,7 @@ def labelled(frames):
     return labels.toArrow(), reads.toArrow()
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="evaluation")
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds, monkeypatch):
     """Compare trees, costs and intervals to the last bit (scale.md: equal to the local path)."""
@@ -63,7 +63,7 @@ def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds
     assert 0 < on_spark["learnt_devices"][1] < on_spark.attrs["sample"]["of"] == 40
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="evaluation")
 @pytest.mark.parametrize(("folds", "completeness"), [("device", None), ("time", 0.9)])
 def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     spark, frames, folds, completeness, monkeypatch

@@ -220,7 +220,7 @@ JOBS = {
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("session", ["remote='local[1]'", "'local[1]'"])
-@pytest.mark.soak(keep=1, group="end of Java")
+@pytest.mark.soak(keep=1, group="own session")
 def test_job_ends_with_java_and_says_how(run_python, session, job):
     """A Connect client would try a dead server again for ten minutes; Java without a thread may wait for it."""
     answer = run_python(

@@ -29,6 +29,10 @@ WARD = sublim.Policy(
 )
 
 
+SUBMISSIONS = frozenset({"submit hello", "submit welcome", "submit", "submit ack", "submit unknown"})
+"""Kinds of messages between publishers and their server."""
+
+
 def replace_store(installed: Any) -> None:
     """Restart a machine with an empty store."""
     installed.kill()
@@ -142,8 +146,8 @@ class Mud(BusyLab):
 
 
 class LastHop(BusyLab):
-    KINDS = frozenset({"hello", "told", "read", "confirmed", "welcome", "heard", "who", "stream"})
-    MACHINES: ClassVar = Counter(SpoolServer=1, DeviceMachine=2)
+    KINDS = SUBMISSIONS | {"hello", "told", "read", "confirmed", "welcome", "heard", "who", "stream"}
+    MACHINES: ClassVar = Counter(SpoolServer=1, DeviceMachine=2, PublisherMachine=1)
 
     def build(self) -> None:
         self.lab = Lab(seed=4)
@@ -152,7 +156,8 @@ class LastHop(BusyLab):
             lasthop.Subscriber(self.lab.device(name), self.server, device_capacity=capacity)
             for name, capacity in (("ann", 3), ("bob", None))
         )
-        self.news, self.sport = self.server.topic("news"), self.server.topic("sport")
+        self.station = lasthop.Publisher(self.lab.device("station"), self.server)
+        self.news, self.sport = self.station.topic("news"), self.server.topic("sport")
         self.topics = 0
 
     def talk(self) -> None:
@@ -189,6 +194,7 @@ class LastHop(BusyLab):
             lab.faults.kill(name)
             lab.faults.restart(name)
             lab.run(minutes=1)
+        self.news.publish("to a restarted server", rank=0.5).result()
 
     def check(self) -> None:
         self.check_of(self.ann, self.bob)
@@ -199,7 +205,7 @@ class LastHop(BusyLab):
             self.topics += 1
             topic = f"later {self.topics}"
             subscriber.subscribe(topic, policy="on-line", threshold=0.0).result()
-            self.server.topic(topic).publish("hello", rank=0.5).result()
+            self.station.topic(topic).publish("hello", rank=0.5).result()
             self.lab.run(minutes=1)
             assert [message["text"] for message in subscriber.read(topic).result()] == ["hello"]
 
@@ -339,8 +345,9 @@ class Sublim(BusyLab):
     KINDS = frozenset({
         "join", "replay", "have", "messages", "attach", "attached", "behind", "report", "reported", "policy",
         "policy set", "deliver", "got", "left", "ask", "parcel", "parcel has come", "moved", "hello", "bye", "plain",
-    })  # fmt: skip
+    }) | SUBMISSIONS  # fmt: skip
     MACHINES: ClassVar = Counter(
+        PublisherMachine=1,
         PublishServerMachine=1,
         AccessPointMachine=3,
         PlainAccessPointMachine=1,
@@ -354,6 +361,7 @@ class Sublim(BusyLab):
         for number in range(3):
             sublim.AccessPoint(lab, self.server, at=(number * 0.001, 0.0), range_m=80.0)
         sublim.AccessPoint(lab, self.server, at=(0.003, 0.0), range_m=80.0, stateful=False)
+        self.monitor = sublim.Publisher(lab.device("monitor", link="wifi"), self.server)
         self.subscribers: dict[str, Any] = {}
         self.published = 1_000
 
@@ -372,7 +380,7 @@ class Sublim(BusyLab):
             for place, name in enumerate(subscribers):
                 lab.devices[name].set_measured("loc", ((number + place) % 4 * 0.001, 0.0))
                 lab.devices[name].change_context(display_px=480 if number % 2 else 960)
-            net.publish({"n": number, "ecg": bytes(50)})
+            (self.monitor if number % 2 else net).publish({"n": number, "ecg": bytes(50)})
             lab.run(seconds=7)
         lab.faults.messages()
         lab.run(minutes=1)
@@ -384,7 +392,9 @@ class Sublim(BusyLab):
         lab.run(minutes=1)
         replace_store(subscribers["bob"].installed)
         lab.devices["bob"].set_measured("loc", (0.002, 0.0))
-        net.publish({"n": 99, "ecg": bytes(50)})
+        lab.faults.kill("publish-server")
+        lab.faults.restart("publish-server")
+        self.monitor.publish({"n": 99, "ecg": bytes(50)})
         lab.run(minutes=2)
 
     def check(self) -> None:
@@ -395,7 +405,7 @@ class Sublim(BusyLab):
         for subscriber in self.subscribers.values():
             subscriber.read().result()
         for number in numbers:
-            self.server.publish({"n": number, "ecg": bytes(50)}).result()
+            self.monitor.publish({"n": number, "ecg": bytes(50)}).result()
         self.lab.run(minutes=3)
         for name, subscriber in self.subscribers.items():
             read = subscriber.read().result()

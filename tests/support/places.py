@@ -65,11 +65,11 @@ class Texts(SystemLab):
 
 
 class Spooled(SystemLab):
-    hosts: ClassVar = {"device": "bob", "server": "spool"}
+    hosts: ClassVar = {"publisher": "ann", "device": "bob", "server": "spool"}
 
     def build(self) -> None:
         publications = lasthop.Publications(self.lab)
-        self.topic = publications.topic("news")
+        self.topic = lasthop.Publisher(self.lab.device("ann"), publications).topic("news")
         bob = lasthop.Subscriber(self.lab.device("bob"), publications)
         bob.on_arrival(lambda content: self.take(content.id, [content["text"]]))
         bob.subscribe("news", mode="on-line", max=1000).result()
@@ -96,16 +96,22 @@ class Contexts(SystemLab):
 
 
 class Messages(SystemLab):
-    hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
+    hosts: ClassVar = {
+        "publisher": "ann",
+        "subscriber": "bob",
+        "access point": "ap",
+        "publish server": "publish-server",
+    }
 
     def build(self) -> None:
-        self.net = sublim.PublishServer(self.lab)
-        sublim.AccessPoint(self.lab, self.net, at=HERE, range_m=150, name="ap")
-        bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), self.net)
+        net = sublim.PublishServer(self.lab)
+        sublim.AccessPoint(self.lab, net, at=HERE, range_m=150, name="ap")
+        self.ann = sublim.Publisher(self.lab.device("ann", link="wifi"), net)
+        bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), net)
         bob.on_message(lambda message: self.take(message.id, [message["text"]]))
 
     def send(self, text: str) -> Any:
-        return self.net.publish({"text": text})
+        return self.ann.publish({"text": text})
 
 
 class Tables(SystemLab):

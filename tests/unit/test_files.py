@@ -17,6 +17,7 @@ from mudkit.files import (
     place,
     refuse_existing,
     sha256,
+    sizes_below,
     staged_file,
     staged_folder,
     sweep_killed,
@@ -349,3 +350,8 @@ def test_checksum_at_an_address_is_that_of_the_folder(memory, tmp_path):
             (folder / name).write_text(content)
     assert sha256(memory) == sha256(tmp_path)
     assert sha256(memory / "a" / "x") == sha256(tmp_path / "a" / "x")
+
+
+def test_place_that_is_missing_has_no_files(tmp_path, webhdfs, s3_bucket):
+    for folder in (tmp_path / "no", f"{webhdfs.address}/no", f"{s3_bucket}/no", f"{s3_bucket}-no/trace"):
+        assert sizes_below(place(folder)) == {}

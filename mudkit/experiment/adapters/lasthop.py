@@ -1,22 +1,23 @@
 """Last hop in experiments: a topic is a query; a phone gets what its user is likely to read (3, 4).
 
-Alone, the place of a phone is a constant of its query: when it has moved, it subscribes to another one. In a
-chain each phone has a topic of what is for it. The paper does not say how items reach the server (see
-:class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
+Each sender has a publisher. The place of a phone is a constant of its query: when it has moved, it subscribes
+to another one. In the first part of a chain a phone subscribes to what others publish, in the second one to a
+topic of what is for it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
+from mudkit.errors import MessageExpired
 from mudkit.events import Operation
-from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, Part, System, Way, text_of
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed, not_hers
-from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
+from mudkit.systems.lasthop import Publications, Publisher, Subscriber, Subscription, query
 from mudkit.systems.lasthop.subscription import Mode
 
 _TOPIC: Final = "items"
@@ -40,10 +41,10 @@ class LastHop(System):
 
     def __init__(self, testbed: Testbed) -> None:
         super().__init__(testbed)
-        publications = Publications(self._lab)
-        self._topic = publications.topic(_TOPIC)
-        self._up = Uplink(testbed, self._publish)
-        devices = self._lab.devices
+        publications, devices = Publications(self._lab), self._lab.devices
+        self._topics = {
+            name: Publisher(devices[name], publications).topic(_TOPIC) for name in testbed.senders
+        }
         self._readers = {phone: Subscriber(devices[phone], publications) for phone in testbed.phones}
         self._subscribed: dict[str, str] = {}
         for phone, reader in self._readers.items():
@@ -52,8 +53,17 @@ class LastHop(System):
             self._subscribe(phone)
 
     def publish(self, item: Item) -> None:
-        """Send an item up, where it is published for all."""
-        self._up.send(item)
+        """Publish an item on its sender, for all."""
+        about = {name: value for name, value in item.metadata.items() if name != "rank" and value is not None}
+        published = self._topics[item.sender].publish(
+            item.content,
+            rank=item.metadata["rank"],
+            expires_s=item.expires_s,
+            item=item.name,
+            called=item.name,
+            **about,
+        )
+        published.add_done_callback(_check)
 
     def on_move(self, phone: str) -> None:
         """Replace the subscription of a phone by one for its current place."""
@@ -74,25 +84,15 @@ class LastHop(System):
         mode: Mode = "on-line" if task.is_shown else "on-demand"
         self._readers[phone].subscribe(Subscription(topic, max=task.max_shown, mode=mode))
 
-    def _publish(self, item: Item) -> None:
-        about = {name: value for name, value in item.metadata.items() if name != "rank" and value is not None}
-        published = self._topic.publish(
-            item.content,
-            rank=item.metadata["rank"],
-            expires_s=item.expires_s,
-            item=item.name,
-            called=item.name,
-            **about,
-        )
-        published.add_done_callback(_check)
-
     def _show(self, phone: str, reading: Operation) -> None:
         self._testbed.show(phone, {message["called"] for message in reading.result()})
 
 
 @check_arguments(types=False)
 class LastHopPart(Part):
-    """The spool, with a topic for each phone; in a second part it waits for the user to look.
+    """The spool, with publishers on the senders; in a second part, with a topic for each phone.
+
+    In a second part messages are published at the server, and wait for the user to look.
 
     Parameters
     ----------
@@ -106,22 +106,33 @@ class LastHopPart(Part):
         task, publications = self._task, Publications(self._lab)
         self._is_read = not way.is_first and not task.is_shown
         """True if messages wait until they are read."""
-        self._up = Uplink(self._testbed, self._publish_for_all) if way.is_first else None
+        self._topics = (
+            {name: Publisher(host, publications).topic(_TOPIC) for name, host in way.sources.items()}
+            if way.is_first
+            else {phone: publications.topic(_own_topic(phone)) for phone in way.ends}
+        )
         self._readers = {phone: Subscriber(host, publications) for phone, host in way.ends.items()}
-        self._topics = {phone: publications.topic(_own_topic(phone)) for phone in way.ends}
         mode: Mode = "on-demand" if self._is_read else "on-line"
         most = task.max_shown if self._is_read else None
         for phone, reader in self._readers.items():
             listen = reader.on_arrival if self._is_read else reader.on_message
             listen(partial(self._receive, phone))
-            reader.subscribe(Subscription(_own_topic(phone), max=most, mode=mode, **settings))
+            topic = query(not_hers(phone)) if way.is_first else _own_topic(phone)
+            reader.subscribe(Subscription(topic, max=most, mode=mode, **settings))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish a batch on the topic of its phone; in a first part, on those of all after its uplink."""
-        if self._up is None:
-            self._publish(source, batch)
-        else:
-            self._up.send(batch[0])
+        """Publish a batch: on the topic of its phone, or in a first part on its sender, for all others."""
+        name = self._note(batch)
+        sender = {"who": source} if self._way.is_first else {}
+        published = self._topics[source].publish(
+            text_of(batch),
+            rank=max(item.metadata["rank"] for item in batch),
+            expires_s=batch[0].expires_s,
+            item=name if self._way.is_first else f"{source}: {name}",
+            called=name,
+            **sender,
+        )
+        published.add_done_callback(_check)
 
     def on_look(self, phone: str) -> None:
         """Read the best items, if they wait for it."""
@@ -130,21 +141,6 @@ class LastHopPart(Part):
             return
         reading = self._readers[phone].read(_own_topic(phone))
         reading.add_done_callback(partial(self._show, phone))
-
-    def _publish_for_all(self, item: Item) -> None:
-        for phone in self._to(item.sender):
-            self._publish(phone, (item,))
-
-    def _publish(self, phone: str, batch: Batch) -> None:
-        name = self._note(batch)
-        published = self._topics[phone].publish(
-            text_of(batch),
-            rank=max(item.metadata["rank"] for item in batch),
-            expires_s=batch[0].expires_s,
-            item=f"{phone}: {name}",
-            called=name,
-        )
-        published.add_done_callback(_check)
 
     def _show(self, phone: str, reading: Operation) -> None:
         batches = [self._under_way[message["called"]] for message in reading.result()]
@@ -157,5 +153,6 @@ def _own_topic(phone: str) -> str:
 
 
 def _check(published: Operation) -> None:
-    """Raise the error of a publication that has failed."""
-    published.result()
+    """Raise the error of a publication that has failed, unless it has expired on its sender."""
+    with suppress(MessageExpired):
+        published.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -53,23 +52,3 @@ class StoreAndForward(System):
 
     def _receive(self, phone: str, message: Any) -> None:
         self._testbed.record_arrival(phone, called(message["text"]))
-
-
-class Uplink:
-    """Transport of items from their senders to a server, which calls ``on_item`` with each."""
-
-    def __init__(self, testbed: Testbed, on_item: Callable[[Item], Any]) -> None:
-        relay = Relay(testbed.lab, "uplink")
-        self._clients = {name: Client(testbed.lab.devices[name], relay) for name in testbed.senders}
-        self._on_item = on_item
-        self._under_way: dict[str, Item] = {}
-        bridge = Client(testbed.lab.server(_BRIDGE), relay)
-        bridge.on_message(self._hand_over)
-
-    def send(self, item: Item) -> None:
-        """Send an item up."""
-        self._under_way[item.name] = item
-        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
-
-    def _hand_over(self, message: dict[str, Any]) -> None:
-        self._on_item(self._under_way.pop(called(message["text"])))

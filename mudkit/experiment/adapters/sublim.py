@@ -1,8 +1,7 @@
 """SUBLIM in experiments: the access point drops what a policy does not let through (3, 4).
 
-What a subscriber says of herself is state of her policy; a phone that has moved sets its policy anew. The
-paper does not say how items reach the publish server (see
-:class:`~mudkit.experiment.adapters.store_and_forward.Uplink`).
+Each sender has a publisher. What a subscriber says of herself is state of her policy; a phone that has moved
+sets its policy anew.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
-from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, Part, System, Way, text_of
 from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
-from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim import AccessPoint, Policy, Publisher, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
 
 _FOR_OTHERS: Final = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "for others")
@@ -44,26 +42,25 @@ class Sublim(System):
     def __init__(self, testbed: Testbed) -> None:
         super().__init__(testbed)
         self._rules = [not_wanted(self._task.interest), Rule()]
-        self._up = Uplink(testbed, self._publish)
         self._net = PublishServer(self._lab)
         AccessPoint(self._lab, self._net)
         devices = self._lab.devices
+        self._publishers = {name: Publisher(devices[name], self._net) for name in testbed.senders}
         self._subscribers = {phone: Subscriber(devices[phone], self._net) for phone in testbed.phones}
         for phone, subscriber in self._subscribers.items():
             subscriber.on_message(partial(self._receive, phone))
             self.on_move(phone)
 
     def publish(self, item: Item) -> None:
-        """Send an item up, where it is published for all."""
-        self._up.send(item)
+        """Publish an item on its sender, for all."""
+        self._publishers[item.sender].publish(
+            {**item.metadata, "called": item.name, "text": item.content}, item.name
+        )
 
     def on_move(self, phone: str) -> None:
         """Set the policy of a phone again, with its current profile."""
         state = as_state(phone, self._testbed.profile(phone))
         self._subscribers[phone].set_policy(Policy("wanted", self._rules, variables=state))
-
-    def _publish(self, item: Item) -> None:
-        self._net.publish({**item.metadata, "called": item.name, "text": item.content}, item.name)
 
 
 @check_arguments(types=False)
@@ -84,20 +81,23 @@ class SublimPart(Part):
         self.listens = drop_unwanted
         unwanted = [not_wanted(self._task.interest)] if drop_unwanted else []
         self._rules = [_FOR_OTHERS, *unwanted, *rules]
-        self._up = Uplink(self._testbed, lambda item: self._publish({}, (item,))) if way.is_first else None
         self._net = PublishServer(self._lab)
         AccessPoint(self._lab, self._net)
+        self._publishers = (
+            {name: Publisher(host, self._net) for name, host in way.sources.items()} if way.is_first else {}
+        )
         self._subscribers = {phone: Subscriber(host, self._net) for phone, host in way.ends.items()}
         for phone, subscriber in self._subscribers.items():
             subscriber.on_message(partial(self._receive, phone))
             self._set_policy(phone, self._testbed.profile(phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish a batch for its phone; in a first part, for all, after its uplink."""
-        if self._up is None:
-            self._publish({"to": source}, batch)
-        else:
-            self._up.send(batch[0])
+        """Publish a batch at the server, for its phone; or in a first part on its sender, for all."""
+        name = self._note(batch)
+        metadata = batch[0].metadata if self.listens else {}
+        to = {} if self._way.is_first else {"to": source}
+        publisher = self._publishers[source] if self._way.is_first else self._net
+        publisher.publish({**metadata, **to, "called": name, "text": text_of(batch)}, name)
 
     def on_move(self, phone: str, profile: Mapping[str, Any]) -> None:
         """Set the policy of a phone again if it depends on the phone's profile."""
@@ -107,11 +107,6 @@ class SublimPart(Part):
     def _set_policy(self, phone: str, profile: Mapping[str, Any]) -> None:
         variables = as_state(phone, profile if self.listens else {})
         self._subscribers[phone].set_policy(Policy("limited", self._rules, variables=variables))
-
-    def _publish(self, to: Mapping[str, str], batch: Batch) -> None:
-        name = self._note(batch)
-        metadata = batch[0].metadata if self.listens else {}
-        self._net.publish({**metadata, **to, "called": name, "text": text_of(batch)}, name)
 
 
 def not_wanted(want: Interest) -> Rule:

@@ -8,29 +8,33 @@ D. Zagorodnov and D. Johansen, The last hop of global notification delivery to m
 preferences, context, and device constraints. Section and figure numbers in this package are of this paper.
 
 Roles
-    :class:`Publications`: the server of a lab (``servers/spooling_server.py``), on which publishers have a
-    :class:`Topic`. It keeps a spool (``spool/spool.py``, Figure 7) for each device and topic
+    :class:`Publisher`: a publisher on a device (``device/publisher.py``), which has a :class:`Topic` for what
+    it publishes. :class:`Publications`: the server of a lab (``servers/spooling_server.py``), where tests
+    have a :class:`Topic`, too. It keeps a spool (``spool/spool.py``, Figure 7) for each device and topic
     (``servers/server_subscription.py``); ``servers/indexer.py`` matches queries, which are topics, too.
     :class:`Subscriber`: the user's device (``device/machine.py``) with its queue (``device/queue.py``).
 
 Messages
     ``messages.py``. A device sends Hello to begin a session, facts (subscriptions, reads, messages shown and
     dropped), and read requests. The server answers with a stream of items: forwarded messages, rank changes,
-    retractions. Both sides retransmit until they get an acknowledgement.
+    retractions. A publisher submits messages and changes of ranks (:mod:`mudkit.delivery.submission`). All
+    retransmit until they get an acknowledgement.
 
 Durable state
     Server: subscriptions, waiting messages, messages below the threshold, recent reads, devices and their
-    addresses. Device: subscriptions, its queue, facts that are not acknowledged and the last ones that are,
-    and an incarnation.
+    addresses, the last submission taken of each publisher. Publisher: its outbox. Device: subscriptions, its
+    queue, facts that are not acknowledged and the last ones that are, and an incarnation.
 
 Guarantees
-    A user gets a message at most once, and never after its expiration, also under loss, repetition and
-    restarts. Facts are handled once, in order. A message lost in flight waits again after the next Hello. A
-    device with an empty store is another device: the subscriptions of the old one end. A store restored from
-    a backup is recognised by what its peer has, and the loss is an incident; of messages that no device had
-    when the server was restored nobody else knows. The device sends a restored server the facts again that it
-    has forgotten, so that no message that was read comes twice. What a device has committed reaches
-    its application; only a kill between a commit and its callbacks repeats a message, with the same id.
+    What a publisher has stored is published once, in order, or refused, or expires in the outbox; a late copy
+    has no effect. A user gets a message at most once, and never after its expiration, also under loss,
+    repetition and restarts. Facts are handled once, in order. A message lost in flight waits again after the
+    next Hello. A device with an empty store is another device: the subscriptions of the old one end. A store
+    restored from a backup is recognised by what its peer has, and the loss is an incident; of messages that
+    no device had when the server was restored nobody else knows. The device sends a restored server the facts
+    again that it has forgotten, so that no message that was read comes twice. What a device has committed
+    reaches its application; only a kill between a commit and its callbacks repeats a message, with the same
+    id.
 
 ``study/``: :func:`simulate` runs the same spool on presorted events without a network; over a link of kind
 ``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs
@@ -42,7 +46,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.lasthop.api import Publications, Subscriber, Topic
+    from mudkit.systems.lasthop.api import Publications, Publisher, Subscriber, Topic
     from mudkit.systems.lasthop.servers.indexer import query
     from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Item, Situation
     from mudkit.systems.lasthop.spool.push import Push
@@ -68,6 +72,7 @@ __all__ = [
     "PaperSpool",
     "Prices",
     "Publications",
+    "Publisher",
     "Push",
     "RecordedEvents",
     "Scenario",

@@ -1,4 +1,4 @@
-"""Objects in a notebook: the server of a lab, its topics, and the subscriber on a device."""
+"""Objects in a notebook: the server of a lab, publishers, topics, and the subscriber on a device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from mudkit.events import Host, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
+from mudkit.systems.lasthop.device.publisher import PublisherMachine
 from mudkit.systems.lasthop.messages import (
     Content,
+    CountSubmissions,
     Follow,
     Publish,
     Queues,
@@ -27,11 +29,12 @@ from mudkit.systems.lasthop.messages import (
     Unsubscribe,
 )
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
-from mudkit.systems.lasthop.subscription import Limits, PlaceSubscription, Subscription, check_topic
+from mudkit.systems.lasthop.subscription import MAX_RANK, Limits, PlaceSubscription, Subscription, check_topic
 from mudkit.wire import Value
 
 NAME: Final = "last hop"
 _PORT: Final = "lasthop"
+_PUBLISHER_PORT: Final = "lasthop publisher"
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _RESERVED: Final = ("topic", "rank")
@@ -76,7 +79,10 @@ class Publications(OnHost):
         )
 
     def topic(self, name: str) -> Topic:
-        """Return a topic, to publish on it."""
+        """Return a topic, to publish on it at the server, at no cost.
+
+        That is for tests, and for what has no device. What a device publishes has a :class:`Publisher`.
+        """
         return Topic(self, name)
 
     def queues(self, device: str, topic: str) -> Operation:
@@ -88,36 +94,86 @@ class Publications(OnHost):
 
 
 @check_arguments
+class Publisher(OnHost):
+    """A publisher on a device (Last hop 2): what it publishes goes to the server over the device's link.
+
+    A message waits in a durable outbox until the server has acknowledged it, over outages and restarts of
+    both; the server takes it once, in order. A message that expires there is not sent.
+
+    Parameters
+    ----------
+    device : Host
+    publications : Publications
+        Server of the topics.
+
+    Raises
+    ------
+    ParameterError
+        The device or the server is of the wrong kind.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> server = Publications(lab)
+    >>> jane = Subscriber(lab.device("jane-phone"), server)
+    >>> jane.subscribe("snow").result()
+    >>> station = Publisher(lab.device("station", link="lte"), server)
+    >>> identity = station.topic("snow").publish("40 cm at Tromsø").result()
+    >>> [message["text"] for message in jane.read("snow").result()]
+    ['40 cm at Tromsø']
+    """
+
+    def __init__(self, device: Host, publications: Publications) -> None:
+        address = publications.installed.address
+        self.installed = device.install(
+            NAME, lambda ports: PublisherMachine(ports, device.name, address), name=_PUBLISHER_PORT
+        )
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, to publish on it from the device."""
+        return Topic(self, name)
+
+    def submissions(self) -> Operation:
+        """Count what is ``pending``, was ``refused``, and has ``expired``: messages and changes of ranks.
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.publisher.PublisherMachine._call`.
+        """
+        return self.installed.call(CountSubmissions())
+
+
+@check_arguments
 class Topic(OnHost):
     """A topic, as its publisher sees it (Last hop 3.1).
 
     Parameters
     ----------
-    publications : Publications
-        Server of the topic.
+    publisher : Publisher or Publications
+        Publisher on a device; or the server of the topic, to publish there.
     name : str
     """
 
-    def __init__(self, publications: Publications, name: str) -> None:
-        self.installed = publications.installed
+    def __init__(self, publisher: Publisher | Publications, name: str) -> None:
+        self.installed = publisher.installed
         self.name = check_topic(name)
 
     def _view(self) -> View:
-        """Return name and server for a display."""
-        return View("lasthop.Topic", {"name": self.name, "server": self.installed.address})
+        """Return its name, and where it is published, for a display."""
+        return View("lasthop.Topic", {"name": self.name, "published at": self.installed.address})
 
     def publish(
         self,
         text: str,
-        rank: Annotated[float, Range(-1e9, 1e9)] = 0.0,
+        rank: Annotated[float, Range(-MAX_RANK, MAX_RANK)] = 0.0,
         expires_s: Annotated[float, Range(1e-6, 1e10)] | None = None,
         *,
         item: str | None = None,
         **attributes: Value,
     ) -> Operation:
-        """Publish a message; the result is its identity, for :meth:`rerank`.
+        """Publish a message; done when the server has it, with its identity, for :meth:`rerank`.
 
-        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._publish`.
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._publish`, on a device
+        by :meth:`~mudkit.systems.lasthop.device.publisher.PublisherMachine._publish`.
 
         Parameters
         ----------
@@ -134,7 +190,12 @@ class Topic(OnHost):
         Raises
         ------
         ParameterError
-            A value is of the wrong kind or out of range, or cannot be sent or stored.
+            A value is of the wrong kind or out of range, or cannot be sent or stored. From ``result()``:
+            another message has the name ``item``.
+        MessageExpired
+            From ``result()``: it expired on a device before the server had acknowledged it.
+        OutboxFull
+            From ``result()``: too much waits on the device.
         """
         if item is not None:
             check_topic(item, "item")
@@ -165,10 +226,11 @@ class Topic(OnHost):
         lifetime_us = None if expires_s is None else round(expires_s * 1e6)
         return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
-    def rerank(self, identity: str, rank: Annotated[float, Range(-1e9, 1e9)]) -> Operation:
+    def rerank(self, identity: str, rank: Annotated[float, Range(-MAX_RANK, MAX_RANK)]) -> Operation:
         """Change the rank of the message ``identity``; one below a subscriber's threshold is retracted.
 
-        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._rerank`.
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._rerank`, on a device
+        by :meth:`~mudkit.systems.lasthop.device.publisher.PublisherMachine._rerank`.
         """
         return self.installed.call(Rerank(self.name, str(identity), rank))
 

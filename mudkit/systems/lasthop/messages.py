@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from mudkit.checks import is_storable
 from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
+from mudkit.delivery.submission import Submission, SubmitAck, SubmitHello, SubmitUnknown, SubmitWelcome
 from mudkit.errors import MudkitError
 from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
 from mudkit.systems.lasthop.subscription import Mode, PlaceSubscription, Subscription
@@ -68,7 +69,7 @@ class QueueSizes(Struct, frozen=True, tag_field="operation", tag="queue_sizes"):
 
 
 class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
-    """Operation: publish a message at the server (3.1).
+    """Operation: publish a message, at the server or on the device of a publisher (3.1).
 
     Fields as of :meth:`mudkit.systems.lasthop.Topic.publish`.
     """
@@ -81,11 +82,15 @@ class Publish(Struct, frozen=True, tag_field="operation", tag="publish"):
 
 
 class Rerank(Struct, frozen=True, tag_field="operation", tag="rerank"):
-    """Operation: change the rank of a message at the server (3.1)."""
+    """Operation: change the rank of a message, at the server or on the device of a publisher (3.1)."""
 
     topic: str
     identity: str
     rank: float
+
+
+class CountSubmissions(Struct, frozen=True, tag_field="operation", tag="submissions"):
+    """Operation: count the submissions of a publisher that are pending, were refused, or have expired."""
 
 
 class Queues(Struct, frozen=True, tag_field="operation", tag="queues"):
@@ -335,16 +340,55 @@ class StreamMessage(StreamItem[Body], frozen=True, tag_field="kind", tag="stream
     device: _Text
 
 
+# -- publisher to server, and back
+
+# Sessions and acknowledgements: :mod:`mudkit.delivery.submission`, for publishers as in section 2.
+
+
+class PublishedMessage(Struct, frozen=True, tag_field="what", tag="publish"):
+    """A message that a publisher submits (3.1).
+
+    ``item`` is its name; null: the topic and the name of the submission. ``created_us`` is when it was
+    published, and ``expires_us`` when it expires (null: never). The server refuses a rank that is out of
+    range.
+    """
+
+    topic: _Text
+    rank: float
+    content: Content
+    created_us: Count
+    expires_us: Count | None
+    item: _Text | None
+
+
+class RankUpdate(Struct, frozen=True, tag_field="what", tag="rerank"):
+    """A message that was published has another rank (3.1)."""
+
+    topic: _Text
+    id: _Text
+    rank: float
+
+
+Publication: TypeAlias = PublishedMessage | RankUpdate
+"""Publication that a publisher submits."""
+FromPublisher: TypeAlias = SubmitHello | Submission[Publication]
+"""Publisher to server: begin a session; a message or a change of a rank, once and in order (2, 3.1)."""
+ToPublisher: TypeAlias = SubmitWelcome | SubmitAck | SubmitUnknown
+"""Server to publisher: the name of the session; carried out or refused; say hello again."""
+
+
 # -- decoding
 
 
-class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack]):
+class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack | FromPublisher]):
     """Decoder of the messages that the server accepts from a device."""
 
     def __init__(self) -> None:
-        super().__init__(Hello, DeviceFacts, ReadRequest, Ack)
+        super().__init__(Hello, DeviceFacts, ReadRequest, Ack, SubmitHello, Submission[Publication])
 
-    def decode(self, message: Struct | Value) -> Hello | DeviceFacts | ReadRequest | Ack | None:
+    def decode(
+        self, message: Struct | Value
+    ) -> Hello | DeviceFacts | ReadRequest | Ack | FromPublisher | None:
         """Decode a message; None if it is malformed or a subscription in it is out of range."""
         decoded = super().decode(message)
         facts = [fact for _, fact in decoded.facts] if isinstance(decoded, Hello | DeviceFacts) else []
@@ -375,3 +419,10 @@ def _is_valid_fact(fact: Fact) -> bool:
         return fact.subscription.subscription().topic == fact.topic
     except MudkitError:
         return False
+
+
+class ForPublisher(Accepts[ToPublisher]):
+    """Decoder of the messages that a publisher accepts from its server."""
+
+    def __init__(self) -> None:
+        super().__init__(SubmitWelcome, SubmitAck, SubmitUnknown)

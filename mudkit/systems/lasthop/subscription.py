@@ -19,6 +19,8 @@ _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _MAX_TOPIC_LENGTH: Final = 1 << 16
 _MAX_SHOWN: Final = 200
+MAX_RANK: Final = 1e9
+"""Highest rank of a message; the lowest one is its negative."""
 PLACE: Final = "{place}"
 """Placeholder for the name of the place in a topic."""
 

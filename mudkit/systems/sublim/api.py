@@ -1,4 +1,4 @@
-"""Notebook API of SUBLIM: the publish server, access points, and subscribers on their devices."""
+"""Notebook API of SUBLIM: the publish server, access points, and publishers and subscribers on devices."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from mudkit.systems.sublim._policy.message import create_message
 from mudkit.systems.sublim._policy.state import LimitExceeded, check_bytes
 from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import validate
-from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
+from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine, PublisherMachine
 from mudkit.systems.sublim.messages import (
     Body,
+    CountSubmissions,
     InstallPolicy,
     PolicyText,
     Publish,
@@ -37,6 +38,7 @@ from mudkit.wire import Fields, Value
 
 NAME: Final = "sublim"
 _PORT: Final = "sublim"
+_PUBLISHER_PORT: Final = "sublim publisher"
 
 _Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
@@ -84,6 +86,9 @@ class PublishServer(OnHost):
     def publish(self, message: Fields, item: str | None = None) -> Operation:
         """Publish a message to all attached subscribers, whose policies decide; the result is its number.
 
+        It is published at this server, at no cost: for tests, and for what has no device. What a device
+        publishes has a :class:`Publisher`.
+
         Handled by :meth:`~mudkit.systems.sublim.servers.publish_server.PublishServerMachine._publish`.
 
         Parameters
@@ -98,21 +103,76 @@ class PublishServer(OnHost):
         ParameterError
             ``message`` or ``item`` is of another type.
         """
-        if item == "":
-            raise ParameterError(
-                "Expected the name of an item.", where="item", found=brief(item), expected="a text"
-            )
-        try:
-            body = create_message(message)  # a copy, not changed later
-            check_bytes(body, "the message")
-        except (LimitExceeded, RecursionError) as error:
-            raise ParameterError(
-                "A message cannot be sent.",
-                where="message",
-                found=str(error),
-                expected="what JSON can hold, and bytes",
-            ) from error
-        return self.installed.call(Publish(body, item))
+        return self.installed.call(_build_publish(message, item))
+
+
+@check_arguments
+class Publisher(OnHost):
+    """A publisher on a device (section 3), which publishes over the device's link.
+
+    A message waits in a durable outbox until the server has acknowledged it, over outages and restarts of
+    both; the server publishes it once, in order. It is for those who are attached when it arrives there, and
+    the times of its deliveries count from then.
+
+    Parameters
+    ----------
+    device : Host
+    net : PublishServer
+        Publish server of the same lab.
+
+    Raises
+    ------
+    ParameterError
+        ``device`` or ``net`` is of another type.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> net = PublishServer(lab)
+    >>> point = AccessPoint(lab, net)
+    >>> nurse = Subscriber(lab.device("nurse-pda", link="wifi"), net)
+    >>> lab.run(seconds=5)
+    >>> monitor = Publisher(lab.device("monitor", link="wifi"), net)
+    >>> name = monitor.publish({"patient": 7, "pulse": 48}).result()
+    >>> lab.run(seconds=5)
+    >>> nurse.read().result()
+    [{'patient': 7, 'pulse': 48}]
+    """
+
+    def __init__(self, device: Host, net: PublishServer) -> None:
+        address = net.installed.address
+        self.installed: Installed = device.install(
+            NAME, lambda ports: PublisherMachine(ports, device.name, address), name=_PUBLISHER_PORT
+        )
+
+    def publish(self, message: Fields, item: str | None = None) -> Operation:
+        """Publish a message; done when the publish server has it, with its name in the deliveries.
+
+        Handled by :meth:`~mudkit.systems.sublim.device.PublisherMachine._publish`.
+
+        Parameters
+        ----------
+        message : mapping of str to object
+            Fields: JSON values and bytes.
+        item : str, optional
+            Name of the message in the deliveries; None: ``message``, the device, and a number.
+
+        Raises
+        ------
+        ParameterError
+            ``message`` or ``item`` is of another type; from ``result()``: the server has refused it.
+        OutboxFull
+            From ``result()``: too much waits on the device.
+        """
+        return self.installed.call(_build_publish(message, item))
+
+    def submissions(self) -> Operation:
+        """Count the messages that are ``pending``, and those that were ``refused``.
+
+        Handled by :meth:`~mudkit.systems.sublim.device.PublisherMachine.handle`.
+        """
+        return self.installed.call(CountSubmissions())
 
 
 @check_arguments
@@ -362,3 +422,22 @@ def explain(message: Fields, subscriber: Subscriber) -> Explanation:
     now_s = (lab.start_us + state["now_us"]) / 1e6
     given = message, state["variables"], state["automatic"], now_s
     return Explanation(subscriber.policy.decide(*given), subscriber.policy.explain(*given))
+
+
+def _build_publish(message: Fields, item: str | None) -> Publish:
+    """Return the operation that publishes a message; raise ParameterError if it cannot be sent."""
+    if item == "":
+        raise ParameterError(
+            "Expected the name of an item.", where="item", found=brief(item), expected="a text"
+        )
+    try:
+        body = create_message(message)  # a copy, not changed later
+        check_bytes(body, "the message")
+    except (LimitExceeded, RecursionError) as error:
+        raise ParameterError(
+            "A message cannot be sent.",
+            where="message",
+            found=str(error),
+            expected="what JSON can hold, and bytes",
+        ) from error
+    return Publish(body, item)

@@ -1,4 +1,4 @@
-"""Machines of a device: the SUBLIM client, and the client without state (section 3).
+"""Machines of a device: the SUBLIM client, the client without state, and the publisher (section 3).
 
 Rules of the SUBLIM client:
 
@@ -23,6 +23,9 @@ Attachment, policy and report have a deadline each, which other traffic does not
 
 The client without state (sections 1 and 2) says hello to the nearest access point of either kind, and again
 once a minute, because an access point that restarts has forgotten its subscribers.
+
+The publisher stores each message in an outbox until the publish server has acknowledged or refused it; its
+rules are those of :mod:`mudkit.delivery.submission`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import rollback_incident, store_id
+from mudkit.delivery.submission import PendingSubmission, Submitter
 from mudkit.display import View
 from mudkit.errors import PredicateError
 from mudkit.events import (
@@ -63,12 +67,14 @@ from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
     TO_PLAIN_CLIENT,
+    TO_SUBMITTER,
     Attach,
     Attached,
     Automatic,
     Behind,
     Body,
     Bye,
+    CountSubmissions,
     Deliver,
     DeliveryAck,
     Hello,
@@ -79,10 +85,12 @@ from mudkit.systems.sublim.messages import (
     PolicyAck,
     PolicyText,
     Problem,
+    Publish,
     Read,
     Report,
     ReportAck,
     SetPolicy,
+    SubmittedMessage,
 )
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE
 from mudkit.systems.sublim.sites import Site, choose_access_point
@@ -609,3 +617,38 @@ class PlainClientMachine:
         if before is None or before == self._at:
             return hello, timer
         return Send(before, Bye(self._me)), hello, timer
+
+
+class _PendingMessage(PendingSubmission[SubmittedMessage], frozen=True):
+    """Message in the outbox of a publisher."""
+
+
+class PublisherMachine:
+    """Publisher on the device ``me``, for the publish server at an address."""
+
+    def __init__(self, ports: Ports, me: str, server: str) -> None:
+        self._server = server
+        self._submitter = Submitter(ports, me, server, _PendingMessage)
+
+    def overview(self) -> View:
+        """Return a display of the server and the counts of messages."""
+        return View("", {"server": self._server, **self._submitter.counts()})
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Call(op_id=op_id, operation=Publish() as request):
+                return self._publish(now_us, op_id, request)
+            case Call(op_id=op_id, operation=CountSubmissions()):
+                return (Complete(op_id, self._submitter.counts()),)
+            case Received(source=source):
+                message = TO_SUBMITTER.decode(event.message) if source == self._server else None
+                if message is None:
+                    return record_dropped(event)
+                return self._submitter.receive(now_us, message)
+        return self._submitter.handle(now_us, event)
+
+    def _publish(self, now_us: int, op_id: int, request: Publish) -> Sequence[Effect]:
+        """Submit a message; the result of the operation is its name in the deliveries."""
+        name = request.item or f"message {self._submitter.next_name}"
+        return self._submitter.submit(now_us, op_id, SubmittedMessage(request.body, request.item), name)

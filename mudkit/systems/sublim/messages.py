@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict
 import msgspec
 
 from mudkit.delivery.session import Lineage
+from mudkit.delivery.submission import Submission, SubmitAck, SubmitHello, SubmitUnknown, SubmitWelcome
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.wire import Value
 
@@ -126,10 +127,17 @@ class SubscriberState(TypedDict):
 
 
 class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish"):
-    """Operation: publish a message; ``item`` is its name in the deliveries, by default its number."""
+    """Operation: publish a message, at the publish server or on the device of a publisher.
+
+    ``item`` is its name in the deliveries; by default its number there, or the name of the submission.
+    """
 
     body: Body
     item: str | None
+
+
+class CountSubmissions(msgspec.Struct, frozen=True, tag_field="operation", tag="submissions"):
+    """Operation: count the messages of a publisher that are pending, and those that were refused."""
 
 
 class ReadState(msgspec.Struct, frozen=True, tag_field="operation", tag="state"):
@@ -210,6 +218,24 @@ class AddressesNoted(msgspec.Struct, frozen=True, tag_field="kind", tag="noted")
     """Publish server to access point: the addresses that it has sent (:class:`MessagesAck`) are stored."""
 
     subscribers: dict[_Subscriber, Whereabouts]
+
+
+# -- publishers and publish server
+
+# Sessions and acknowledgements: :mod:`mudkit.delivery.submission`, for the publishers of section 3.
+
+
+class SubmittedMessage(msgspec.Struct, frozen=True):
+    """Message that a publisher submits; ``item`` as in :class:`Publish`."""
+
+    body: Body
+    item: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_LETTERS)] | None
+
+
+FromPublisher: TypeAlias = SubmitHello | Submission[SubmittedMessage]
+"""Publisher to publish server: begin a session; publish a message, once and in order (section 3)."""
+ToPublisher: TypeAlias = SubmitWelcome | SubmitAck | SubmitUnknown
+"""Publish server to publisher: the name of the session; published or refused; say hello again."""
 
 
 # -- clients and access points
@@ -430,6 +456,10 @@ def _check_either(message: QueueEntry | Deliver) -> None:
 
 
 TO_PUBLISHER: Final = Accepts[Join | ReplayRequest | MessagesAck](Join, ReplayRequest, MessagesAck)
+"""Messages that the publish server accepts from access points."""
+SUBMITTED: Final = Accepts[FromPublisher](SubmitHello, Submission[SubmittedMessage])
+"""Messages that the publish server accepts from publishers."""
+TO_SUBMITTER: Final = Accepts[ToPublisher](SubmitWelcome, SubmitAck, SubmitUnknown)
 FROM_PUBLISHER: Final = Accepts[Messages | AddressesNoted](Messages, AddressesNoted)
 FROM_PLAIN_CLIENT: Final = Accepts[Hello | Bye](Hello, Bye)
 FROM_CLIENT: Final = Accepts[Attach | Report | SetPolicy | DeliveryAck | Left | Hello | Bye](

@@ -17,9 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
-from mudkit.files import Place, existing, is_folder, open_source, sha256, size_bytes, sizes_below
-from mudkit.trace.folder import MANIFEST, is_trace
+from mudkit.errors import InputMissing, MudkitError, ParameterError, TraceFormatError, did_you_mean
+from mudkit.files import (
+    Place,
+    existing,
+    input_problem,
+    is_folder,
+    open_source,
+    sha256,
+    size_bytes,
+    sizes_below,
+    walk,
+)
+from mudkit.trace.folder import JOB_FOLDER, MANIFEST, is_trace
 from mudkit.trace.formats.batch import (
     NO_ROWS,
     Batch,
@@ -640,10 +650,32 @@ def _check_first(path: Place, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
+_LOGS = {
+    "_delta_log": ("a table of Delta", "spark.read.format('delta').load(path)"),
+    "_spark_metadata": ("the output of a stream of Spark", "spark.read.parquet(path)"),
+    ".hoodie": ("a table of Hudi", "spark.read.format('hudi').load(path)"),
+    "metadata": ("a table of Iceberg", "spark.read.format('iceberg').load(path)"),
+}
+"""Folders of logs that say which of the files beside them count, and how Spark reads them."""
+
+_STAGING = ("_temporary", ".spark-staging", ".hive-staging")
+"""Beginnings of the names of folders in which Spark and Hive write what is not complete."""
+
+_BESIDES = ("_SUCCESS", "_manifest.json", "_metadata", "_common_metadata")
+"""Files that programs put beside the files of a folder."""
+
+
 def _names(path: Place, within: str = "") -> set[str]:
     """Return the paths in a folder of its files, or of those at a path in it: a file, or all of a folder.
 
-    Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
+    Hidden ones (``._a.gpx``) and those of trace folders, which are outputs, are left out.
+
+    Raises
+    ------
+    ParameterError
+        It is a trace folder.
+    TraceFormatError
+        Not all files in it count: it is being written, or a log says which do.
     """
     place = path / within if within else path
     if is_trace(place):
@@ -657,27 +689,81 @@ def _names(path: Place, within: str = "") -> set[str]:
         return {within}
     if not isinstance(place, Path):
         return {f"{within}/{name}".lstrip("/") for name in _names_in_store(place)}
+    try:
+        return _names_in_folder(place, within)
+    except OSError as error:
+        if isinstance(error, MudkitError):
+            raise
+        raise InputMissing(
+            f"A folder of {place} cannot be listed.",
+            where=str(error.filename),
+            found=os.strerror(error.errno) if error.errno else str(error),
+            expected="a folder all of which may be read",
+            remedy="change its permissions, or name the files that count",
+        ) from error
+
+
+def _names_in_folder(place: Path, within: str) -> set[str]:
+    """Return the same of a folder of this machine."""
     names: set[str] = set()
-    for at, folders, files in os.walk(place):
+    for at, folders, files in walk(place):
+        for name in folders:
+            if name != "metadata":
+                _refuse_partial(Path(at), name)
         folders[:] = [
             name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(at, name))
         ]
         folder = PurePosixPath(within, Path(at).relative_to(place).as_posix())
-        names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
+        if any(name.endswith(".metadata.json") for name in files):
+            _refuse_partial(Path(at).parent, Path(at).name)
+        names |= {(folder / name).as_posix() for name in files if _counts(name)}
     return names
 
 
 def _names_in_store(path: Place) -> set[str]:
     """Return the same of a folder of a store, by one listing."""
-    names = [PurePosixPath(name) for name in sizes_below(path)]
+    try:
+        names = [PurePosixPath(name) for name in sizes_below(path)]
+    except Exception as error:
+        raise input_problem(path, error, "folder") from error
     traces = {name.parent for name in names if name.name == MANIFEST}
+    of_tables = {name.parent for name in names if name.name.endswith(".metadata.json")}
+    for above in {above for name in names for above in name.parents[:-1]}:
+        if traces.isdisjoint(above.parents) and (above.name != "metadata" or above in of_tables):
+            _refuse_partial(path / above.parent.as_posix(), above.name)
     return {
         name.as_posix()
         for name in names
         if traces.isdisjoint(name.parents)
-        and not name.name.startswith(".")
+        and _counts(name.name)
         and not any(part.startswith((".", "_")) for part in name.parent.parts)
     }
+
+
+def _counts(name: str) -> bool:
+    """Return whether a file may be one of the source, by its name."""
+    return not name.startswith(".") and name not in _BESIDES
+
+
+def _refuse_partial(folder: Place, name: str) -> None:
+    """Raise TraceFormatError for a folder in it that tells that not all files beside it count."""
+    if name.startswith(_STAGING) or JOB_FOLDER.fullmatch(name):
+        raise TraceFormatError(
+            f"{folder} is not complete: a job writes it, or was stopped.",
+            where=str(folder),
+            found=f"the folder {name}, in which {'Spark' if name.startswith(_STAGING) else 'mudkit'} works",
+            expected="a folder that is complete",
+            remedy="wait for the job, or run it again; if all files are there, remove that folder",
+        )
+    if name in _LOGS:
+        what, read = _LOGS[name]
+        raise TraceFormatError(
+            f"{folder} is {what}, in which not every file counts.",
+            where=str(folder),
+            found=f"the log {name}",
+            expected="files all of which count, or a DataFrame",
+            remedy=f"let Spark read it: pipeline.ingest(spark, {read}, out)",
+        )
 
 
 def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:

@@ -230,6 +230,7 @@ def test_piece_that_does_not_end_is_stopped(hand_in):
     assert row.scenario == "ann sends one message to bob; nothing goes wrong."
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_code_that_does_not_end_loading_gets_no_points(hand_in):
     file = hand_in(ann="x = 0\nwhile True:\n    x += 1\ndef take(seen, message):\n    return x\n")
     (row,) = grade(file, within_s=1.0).itertuples()
@@ -339,6 +340,7 @@ def test_each_exercise_has_a_unique_piece():
     assert all(piece.isidentifier() for piece in pieces)
 
 
+@pytest.mark.soak(keep=2, group="processes")
 def test_folders_of_students_give_the_names(tmp_path):
     for name in ("ann", "bob.b"):
         (tmp_path / name).mkdir()

@@ -77,6 +77,14 @@ def test_reads_are_counted_by_cell():
     assert figures.hits_by_cell(READS, 9)["reads"].to_pylist() != counts["reads"].tolist()
 
 
+def test_rows_that_stand_for_some_reads_count_as_these():
+    """Join reads of one place before: the cells are those of the reads alone."""
+    places = READS.groupby(["lat", "lon"], as_index=False)
+    joined = places[["is_local", "is_stale"]].sum().merge(places.size().rename(columns={"size": "reads"}))
+    assert len(joined) < len(READS)
+    assert figures.hits_by_cell(joined).equals(figures.hits_by_cell(READS))
+
+
 def test_reads_near_busiest_selects_one_of_two_towns():
     kept = figures.reads_near_busiest(READS)
     assert len(kept) == 8

@@ -35,6 +35,22 @@ def test_cause_is_named_with_a_remedy(text, summary, found):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "ModuleNotFoundError: No module named 'pyarrow'",
+        "[PACKAGE_NOT_INSTALLED] PyArrow >= 15.0.0 must be installed; however, it was not found.",
+    ],
+)
+def test_package_that_the_workers_lack_is_named(text):
+    """66, Bad input: a worker Python without pyarrow."""
+    error = raised(RuntimeError(f"{ABORTED}Traceback (most recent call last):\n{text}\n\n\tat org.apache"))
+    assert isinstance(error, EnvironmentProblem)
+    assert error.found == text
+    assert "pyarrow" in error.expected
+    assert "PYSPARK_PYTHON" in error.remedy
+
+
+@pytest.mark.parametrize(
     "error",
     [
         ValueError("an error of the job"),

@@ -77,11 +77,19 @@ def test_reads_are_derived_anew_with_half_and_twice_the_parameter(moving, table)
     assert (row["family"], row["fresh_share"]) == (of.chosen.family, of.chosen.fresh_share)
 
 
-@pytest.mark.parametrize("change", ["recorded", "selected"])
+@pytest.mark.parametrize("change", ["recorded", "selected", "generated"])
 def test_recorded_and_selected_reads_are_not_derived_anew(by_trip_start, change, monkeypatch):
     reads = by_trip_start.reads
     place = reads.column_names.index("origin")
     trace = {
+        "generated": replace(
+            by_trip_start,
+            reads=by_trip_start.reads.set_column(
+                place,
+                "origin",
+                pa.array(["derived: generate(trip start; seed=3)"] * len(by_trip_start.reads)),
+            ),
+        ),
         "recorded": replace(
             by_trip_start, reads=reads.set_column(place, "origin", pa.array(["recorded"] * len(reads)))
         ),

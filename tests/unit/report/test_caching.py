@@ -134,7 +134,7 @@ def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
     assert hopeless.first_screen(UNKNOWN).headline.startswith(
         "Nothing is recommended: 80 reads are too few; 100 are needed."
     )
-    assert min(hopeless.gaps_s) >= 180.0
+    assert hopeless.source.read_gaps.ends()[0] >= 180.0
     assert hopeless.artefact(1).decide([0.0] * 3) == "remote"
 
 

@@ -180,13 +180,15 @@ class ServerSubscription:
         """Return whether a message of this name is known, or finished recently."""
         return identity in self._low or self.spool.has_seen(identity)
 
-    def publish(self, now_us: int, identity: str, rank: float, expires_us: int, content: Content) -> None:
+    def publish(
+        self, now_us: int, identity: str, rank: float, expires_us: int, content: Content, created_us: int
+    ) -> None:
         """Add a message; one below the threshold is stored only, and has no delivery record."""
         self._now_us = now_us
         if rank < self.subscription.threshold:
             self._store_low(identity, rank, expires_us, content)
         else:
-            self._add_to_spool(identity, rank, expires_us, content)
+            self._add_to_spool(identity, rank, expires_us, content, created_us)
 
     def rerank(self, now_us: int, topic: str, identity: str, rank: float) -> None:
         """Change the rank of a message of a topic; finished messages stay finished."""
@@ -356,10 +358,12 @@ class ServerSubscription:
 
     # -- messages
 
-    def _add_to_spool(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+    def _add_to_spool(
+        self, identity: str, rank: float, expires_us: int, content: Content, created_us: int
+    ) -> None:
         """Add an acceptable message to the spool, with its content and a delivery record."""
         over_us = expires_us if expires_us < FOREVER_US else None
-        self._records.append(delivery(identity, self.device, created_us=self._now_us, expired_us=over_us))
+        self._records.append(delivery(identity, self.device, created_us=created_us, expired_us=over_us))
         self._contents[identity] = content
         self.spool.notification(self._now_us, identity, rank, expires_us)
         message = self.spool.find(identity)
@@ -392,7 +396,7 @@ class ServerSubscription:
         for identity, low in list(self._low.items()):
             if low.rank >= self.subscription.threshold:
                 self._forget_low(identity)
-                self._add_to_spool(identity, low.rank, low.expires_us, low.content)
+                self._add_to_spool(identity, low.rank, low.expires_us, low.content, self._now_us)
 
     def _forget_low(self, identity: str) -> None:
         """Delete a message below the threshold."""

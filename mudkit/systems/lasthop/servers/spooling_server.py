@@ -6,6 +6,8 @@ Transition rules:
 publish      store the message for each subscriber, and add it to its spool; also for matching
              queries; a query that fails matches nothing, and is an incident
 rerank       change the rank of a message
+Submission   the same for a publisher on a device, once and in order; acknowledge, or refuse what is not
+             valid, has expired, or has the name of another message
 DeviceFacts  handle each fact once, in order: subscriptions, reads, messages shown and dropped
 Hello        the same; begin a stream, and requeue messages that were lost in flight. A device that loses its
              address by it is disconnected, and asked once whether it is there
@@ -31,11 +33,13 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
+from mudkit.checks import is_storable, number
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Incarnation, rollback_incident
 from mudkit.delivery.stream import Outgoing, StreamItem
+from mudkit.delivery.submission import Refusal, Submission, Submissions, SubmitHello
 from mudkit.display import View, first_rows
-from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
+from mudkit.errors import MessageExpired, MudkitError, ParameterError, PredicateError, brief
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -58,11 +62,15 @@ from mudkit.systems.lasthop.messages import (
     FactsAck,
     Forwarded,
     FromDevice,
+    FromPublisher,
     HasRead,
     Hello,
     Identify,
+    Publication,
     Publish,
+    PublishedMessage,
     Queues,
+    RankUpdate,
     ReadRequest,
     Rerank,
     Session,
@@ -80,7 +88,7 @@ from mudkit.systems.lasthop.servers.server_subscription import (
     UnacknowledgedItems,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
-from mudkit.systems.lasthop.subscription import Subscription
+from mudkit.systems.lasthop.subscription import MAX_RANK, Subscription, check_topic
 from mudkit.systems.receiving import record_dropped
 
 _MAX_MISSED: Final = 1000
@@ -175,6 +183,7 @@ class SpoolServer:
         """Devices by their addresses."""
         self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
         """Subscriptions by topic and device."""
+        self._submissions = Submissions(ports)
         self._indexer = Indexer()
         self._touched: dict[tuple[str, str], ServerSubscription] = {}
         """Subscriptions that may have something to show at the end of the event."""
@@ -219,7 +228,9 @@ class SpoolServer:
             effects += [*self._send_pending(subscription), *due]
         return effects
 
-    def _receive(self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack) -> Sequence[Effect]:
+    def _receive(
+        self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack | FromPublisher
+    ) -> Sequence[Effect]:
         """Handle a message of a device by its kind."""
         match message:
             case Hello():
@@ -230,6 +241,8 @@ class SpoolServer:
                 return self._receive_read_request(source, message)
             case Ack():
                 return self._receive_ack(message)
+            case SubmitHello() | Submission():
+                return self._receive_submission(source, message)
 
     def _handle_event(self, event: Event) -> Sequence[Effect]:
         """Handle an event that is no message: a call, a failed sending or a timer."""
@@ -261,6 +274,48 @@ class SpoolServer:
 
     # -- publishers
 
+    def _receive_submission(self, source: str, message: FromPublisher) -> Sequence[Effect]:
+        """Carry out what a publisher on a device submits, once; acknowledge or refuse it."""
+        answer, is_new = self._submissions.receive(source, message)
+        if not is_new or not isinstance(message, Submission):
+            return answer
+        problems: Sequence[str] = ()
+        refusal: Refusal | None = None
+        try:
+            problems = self._carry_out(message)
+        except MudkitError as error:
+            refusal = Refusal.of(error)
+        settled = self._submissions.settle(source, message, refusal)
+        return [*answer, *map(_query_incident, problems), *settled]
+
+    def _carry_out(self, message: Submission[Publication]) -> Sequence[str]:
+        """Publish a message or change a rank for a publisher; return the failures of queries.
+
+        Raises ParameterError if it is not valid, and MessageExpired if it has expired on its way.
+        """
+        publication = message.body
+        check_topic(publication.topic)
+        number("rank", publication.rank, -MAX_RANK, MAX_RANK)
+        if isinstance(publication, RankUpdate):
+            self._rerank(Rerank(publication.topic, publication.id, publication.rank))
+            return ()
+        if not is_storable(publication.content):
+            raise ParameterError(
+                "A message cannot be stored.",
+                where="content",
+                found=brief(publication.content),
+                expected="whole characters, and whole numbers of at most 64 bit",
+            )
+        if publication.expires_us is not None and publication.expires_us <= self._now_us:
+            raise MessageExpired(
+                "The message had expired when it arrived at the server.",
+                where=message.device,
+                remedy="publish it with a longer lifetime, or without one",
+            )
+        created_us = min(publication.created_us, self._now_us)
+        name = f"{publication.topic} {self._submissions.submission_name(message)}"
+        return self._distribute(msgspec.structs.replace(publication, created_us=created_us), name)[1]
+
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
         """Carry out an operation of a publisher or of an observer; complete it at once."""
         try:
@@ -280,14 +335,23 @@ class SpoolServer:
             return (Complete(op_id, error=error),)
 
     def _publish(self, publish: Publish) -> tuple[str, Sequence[str]]:
-        """Publish a message; return its identity, and the failures of queries."""
-        topic, rank, item = publish.topic, publish.rank, publish.item
+        """Publish a message at the server; return its identity, and the failures of queries."""
+        topic, item = publish.topic, publish.item
         count = (self._store.get(f"count {topic}", int) or 0) + 1
         self._store.put(f"count {topic}", count)
-        number = f"{self._incarnation.id} {count}" if self._is_restarted else f"{count}"
-        identity = f"{topic} {number}" if item is None else item
-        until_us = FOREVER_US if publish.expires_us is None else self._now_us + publish.expires_us
-        message = {**publish.content, "topic": topic, "rank": rank}
+        counted = f"{self._incarnation.id} {count}" if self._is_restarted else f"{count}"
+        until_us = None if publish.expires_us is None else self._now_us + publish.expires_us
+        message = PublishedMessage(topic, publish.rank, publish.content, self._now_us, until_us, item)
+        return self._distribute(message, f"{topic} {counted}")
+
+    def _distribute(self, published: PublishedMessage, default_name: str) -> tuple[str, Sequence[str]]:
+        """Add a message to all subscriptions that it is for; return its identity, and failures of queries.
+
+        ``default_name`` is its identity if it has no name of its own.
+        """
+        topic, item = published.topic, published.item
+        identity = default_name if item is None else item
+        message = {**published.content, "topic": topic, "rank": published.rank}
         queries, problems = self._indexer.matching_queries(message)
         subscriptions = [
             subscription
@@ -301,9 +365,12 @@ class SpoolServer:
                 found=brief(item),
                 expected="a name of its own for each message",
             )
+        until_us = FOREVER_US if published.expires_us is None else published.expires_us
         for subscription in subscriptions:
             self._mark_changed(subscription)
-            subscription.publish(self._now_us, identity, rank, until_us, message)
+            subscription.publish(
+                self._now_us, identity, published.rank, until_us, message, published.created_us
+            )
         return identity, problems
 
     def _rerank(self, rerank: Rerank) -> None:

@@ -4,6 +4,8 @@ The paper's is "a simple router". This one also stores the last messages, for ac
 
 =============  =======================================================================================
 publish        assign the next number, store, send to all access points
+Submission     the same for a publisher on a device, once and in order; acknowledge, or refuse what cannot
+               be stored
 Join           register the access point; send it the last number, and where its subscribers were
 ReplayRequest  send stored messages starting at a number, a batch at a time; skip deleted ones
 MessagesAck    record that the access point has all messages up to a number; store where its subscribers are
@@ -24,12 +26,18 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation
+from mudkit.delivery.submission import Refusal, Submission, Submissions
 from mudkit.display import View
+from mudkit.errors import ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.receiving import record_dropped
+from mudkit.systems.sublim._policy.state import LimitExceeded, check_bytes
 from mudkit.systems.sublim.messages import (
+    SUBMITTED,
     TO_PUBLISHER,
     AddressesNoted,
+    Body,
+    FromPublisher,
     Join,
     Messages,
     MessagesAck,
@@ -61,6 +69,7 @@ class PublishServerMachine:
 
     def __init__(self, ports: Ports, start_us: int, sites: Sequence[Site], kept: int = MAX_STORED) -> None:
         self._store = ports.store
+        self._submissions = Submissions(ports)
         self._start_us = start_us
         self._sites = sites
         self._kept = kept
@@ -97,8 +106,12 @@ class PublishServerMachine:
             self._restart = None
         match event:
             case Call(op_id=op_id, operation=Publish() as request):
-                return self._publish(now_us, op_id, request)
-            case Received():
+                sent = self._publish(now_us, request.body, request.item or f"message {self._last_lsn + 1}")
+                return [*sent, Complete(op_id, self._last_lsn)]
+            case Received(message=message):
+                submitted = SUBMITTED.decode(message)
+                if submitted is not None:
+                    return self._receive_submission(now_us, event, submitted)
                 return self._receive_message(now_us, event)
             case LinkUp():
                 late = [point for point, last_lsn in self._points.items() if last_lsn < self._last_lsn]
@@ -222,12 +235,35 @@ class PublishServerMachine:
         self._is_waiting = bool(remaining_us)
         return (SetTimer(_ANNOUNCE, max(min(remaining_us), 1)),) if remaining_us else ()
 
-    def _publish(self, now_us: int, op_id: int, request: Publish) -> Sequence[Effect]:
+    def _receive_submission(self, now_us: int, event: Received, message: FromPublisher) -> Sequence[Effect]:
+        """Publish what a publisher on a device submits, once; acknowledge or refuse it."""
+        if message.device != event.sender:
+            return record_dropped(event)
+        answer, is_new = self._submissions.receive(event.source, message)
+        if not is_new or not isinstance(message, Submission):
+            return answer
+        submitted = message.body
+        try:
+            check_bytes(submitted.body, "the message")
+        except LimitExceeded as error:
+            refusal = Refusal.of(
+                ParameterError(
+                    "A message cannot be stored.",
+                    where="message",
+                    found=str(error),
+                    expected="what JSON can hold, and bytes",
+                )
+            )
+            return [*answer, *self._submissions.settle(event.source, message, refusal)]
+        item = submitted.item or f"message {self._submissions.submission_name(message)}"
+        sent = self._publish(now_us, submitted.body, item)
+        return [*answer, *sent, *self._submissions.settle(event.source, message)]
+
+    def _publish(self, now_us: int, body: Body, item: str) -> Sequence[Effect]:
         """Assign the next number to a message, store it, and send it to all access points."""
         self._last_lsn += 1
-        item = request.item or f"message {self._last_lsn}"
         at_s = (self._start_us + now_us) / 1e6
-        kept = PublishedMessage(self._last_lsn, item, now_us, at_s, request.body)
+        kept = PublishedMessage(self._last_lsn, item, now_us, at_s, body)
         self._store.put("last", self._last_lsn)
         self._store.crash_point("numbered, not kept")
         self._store.put(_message_key(self._last_lsn), kept)
@@ -237,7 +273,7 @@ class PublishServerMachine:
         ]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
-        return [*sent, *timer, Complete(op_id, self._last_lsn)]
+        return [*sent, *timer]
 
     def _build_replay(self, point: str, first_lsn: int) -> Messages:
         """Return up to REPLAY_BATCH stored messages, starting at ``first_lsn``."""

@@ -1,0 +1,130 @@
+"""Files of rows in the formats that tasks write: Parquet, ORC, CSV, and lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+FORMATS: Final = ("parquet", "orc", "csv", "json")
+"""Formats of files that tasks write, which are the endings of their names, too."""
+
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Date of rows without a time, as Hive and Spark name it."""
+
+_DAY_US: Final = 86_400_000_000
+_JSON_ROWS: Final = 1 << 14
+
+
+class RowWriter(Protocol):
+    """Writer of a file of rows."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of a table."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+
+class _ParquetWriter:
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, **form: Any) -> None:
+        self._writer = pq.ParquetWriter(sink, schema, **{"compression": "zstd", **form})
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=max(len(table), 1))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _OrcWriter:
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
+        from pyarrow import orc  # not in every build of Arrow
+
+        self._writer = orc.ORCWriter(sink, compression="zstd")
+        self._writer.write(schema.empty_table())
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _CsvWriter:
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
+        from pyarrow import csv
+
+        self._writer = csv.CSVWriter(sink, schema)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonWriter:
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
+        self._sink, self._encode = sink, msgspec.json.Encoder().encode_lines
+
+    def write(self, table: pa.Table) -> None:
+        for batch in table.to_batches(max_chunksize=_JSON_ROWS):
+            self._sink.write(self._encode(batch.to_pylist()))
+
+    def close(self) -> None:
+        """Leave the sink to its owner."""
+
+
+_WRITERS: Final[Mapping[str, Callable[[pa.NativeFile, pa.Schema], RowWriter]]] = {
+    "parquet": _ParquetWriter,
+    "orc": _OrcWriter,
+    "csv": _CsvWriter,
+    "json": _JsonWriter,
+}
+
+
+def open_writer(
+    format: str,  # noqa: A002
+    sink: pa.NativeFile,
+    schema: pa.Schema,
+    *,
+    is_scratch: bool = False,
+) -> RowWriter:
+    """Return a writer of a format into a sink, which it does not close.
+
+    A scratch file, always in Parquet, is written fast, not small.
+    """
+    if is_scratch:
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        return _ParquetWriter(sink, schema, compression="lz4", use_dictionary=texts)
+    return _WRITERS[format](sink, schema)
+
+
+def rows_by_date(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each date (UTC), in their order; those without a time are of :data:`NO_DATE`.
+
+    A column `date` by which the rows are divided is left out, as it is the name of their folder.
+    """
+    values = table[column]
+    missing = values.is_null().to_numpy()
+    if pa.types.is_date(values.type):
+        days = pc.fill_null(values.cast(pa.date32()).cast(pa.int32()), 0).to_numpy()
+    else:
+        t_us = pc.fill_null(values.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 0).to_numpy()
+        days = np.floor_divide(t_us, _DAY_US)
+    numbers = np.where(missing, np.iinfo(np.int64).max, days)
+    order = np.argsort(numbers, kind="stable")
+    rows = table.drop_columns(["date"]) if column == "date" else table
+    rows = rows.take(pa.array(order))
+    ordered = numbers[order]
+    edges = np.flatnonzero(np.diff(ordered, prepend=-np.inf, append=np.inf))
+    for first, past in pairwise(edges.tolist()):
+        date = NO_DATE if missing[order[first]] else str(np.datetime64(int(ordered[first]), "D"))
+        yield date, rows.slice(first, past - first)
