@@ -43,6 +43,9 @@ class Divided:
     def select(self, keep):
         raise NotImplementedError
 
+    def collect(self, devices=None):
+        raise NotImplementedError
+
 
 def divided(source, tasks, seed):
     rng = np.random.default_rng(seed)
