@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -381,18 +381,7 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     steps, of_first = steps[is_far], of_first[is_far]
     if steps.empty:
         return
-    stretches = tuple(
-        Stretch(
-            step.device,
-            is_first,
-            step.start_us if is_first else step.end_us,
-            step.start_us - step.first_us if is_first else step.last_us - step.end_us,
-            (step.first_lat, step.first_lon, step.lat, step.lon)
-            if is_first
-            else (step.next_lat, step.next_lon, step.last_lat, step.last_lon),
-        )
-        for step, is_first in zip(steps.itertuples(), of_first, strict=True)
-    )
+    stretches = tuple(map(_stretch, steps.to_dict("records"), of_first))
     fitting_gaps = partial(profile.gaps_for, stretches, _FIT_S * US_PER_S, _FIT_MPS)
     gaps = summarise(source.positions, {"gaps": fitting_gaps})["gaps"]
     fitting = [stretches[row["stretch"]] for row in gaps.to_pylist() if row["gaps"]]
@@ -410,6 +399,17 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     rows = summarise(source.positions, {"rows": at_edges})["rows"]
     why = "days away from the others, and would fit into a gap between them: a clock was wrong"
     yield from _misdated(source, rows, why)
+
+
+def _stretch(step: Mapping[Hashable, Any], is_first: bool) -> Stretch:
+    """Return the rows of a device before a long step, or those after it."""
+    if is_first:
+        cut_us, lasts_us = step["start_us"], step["start_us"] - step["first_us"]
+        ends = step["first_lat"], step["first_lon"], step["lat"], step["lon"]
+    else:
+        cut_us, lasts_us = step["end_us"], step["last_us"] - step["end_us"]
+        ends = step["next_lat"], step["next_lon"], step["last_lat"], step["last_lon"]
+    return Stretch(str(step["device"]), bool(is_first), cut_us, lasts_us, ends)
 
 
 def _years_around(source: TraceSource) -> tuple[float, float]:

@@ -106,7 +106,7 @@ def _of_stays(source: TraceSource, stays: Stays) -> list[Measure]:
     def total(table: pd.DataFrame) -> Interval:
         counted = table.assign(day=table["start_us"] // _US_PER_DAY).groupby(["device", "day"]).size()
         number, day = (counted.index.get_level_values(name).to_numpy() for name in ("device", "day"))
-        return _total(source, number, day, counted.to_numpy())
+        return _total(source, number, day, np.asarray(counted, dtype=np.int64))
 
     return [
         _measure("stops", total(stops), "", f"Stays within 50 m for at least {MIN_STOP_S:g} s."),

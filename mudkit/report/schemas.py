@@ -420,6 +420,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "period": ("dates", "days", "between", "from", "since", "span"),
     "hours": ("duration", "stretch"),
     "max_items": ("items", "limit"),
+    "spark": ("distributed", "cluster", "on_spark"),
     "size_bytes": ("item_bytes", "message_size"),
     "writes": ("items", "publications", "posts"),
     "places": ("receivers", "far_km", "stationary"),

@@ -955,8 +955,8 @@ def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:
         raise no_reads(str(where), words.count(len(positions), "position"))
     if len(positions):
         t_us, of_reads = epoch_us(positions["ts"]), epoch_us(reads["ts"])
-        ends = [(int(times.min()), int(times.max())) for times in (t_us, of_reads)]
-        check_reads(*ends, pc.max(reads["window_s"]).as_py(), where)
+        ends, of_log = ((int(times.min()), int(times.max())) for times in (t_us, of_reads))
+        check_reads(ends, of_log, pc.max(reads["window_s"]).as_py(), where)
 
 
 def check_reads(
