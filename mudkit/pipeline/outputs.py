@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -67,7 +67,7 @@ class Files:
     """
 
     path: PlaceLike
-    format: str = "parquet"
+    format: Literal["parquet", "orc", "csv", "json"] = "parquet"
     date_of: str | None = None
 
     def __str__(self) -> str:
