@@ -132,7 +132,7 @@ def reading_rows(name: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         text = str(error)
         causes = [f"{kind}: {message}"[:_SHOWN] for kind, message in _CAUSES.findall(text)]
-        if refused := [line for line in (*causes, text) if any(sign in line for sign in _RIGHTS)]:
+        if refused := [line for line in (*causes, text) if any(word in line for word in _RIGHTS)]:
             raise InputMissing(
                 f"Spark has no right to read the rows of {name}.",
                 where=name,
@@ -140,11 +140,11 @@ def reading_rows(name: str) -> Iterator[None]:
                 expected="files that Spark may read",
                 remedy="check the credentials of the session, or the permissions of the files",
             ) from error
-        if found := _UNREADABLE.search(text):
+        if sign := _UNREADABLE.search(text):
             raise TraceFormatError(
                 f"Spark cannot read the rows of {name}.",
                 where=name,
-                found="; ".join([found[0][:_SHOWN], *causes[-1:]]),
+                found="; ".join([sign[0][:_SHOWN], *causes[-1:]]),
                 expected="whole files with the same columns, which stay as they are",
                 remedy="give the files by their paths, which are read one by one, or read them with a schema",
             ) from error

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -67,7 +67,7 @@ class Files:
     """
 
     path: PlaceLike
-    format: str = "parquet"
+    format: Literal["parquet", "orc", "csv", "json"] = "parquet"
     date_of: str | None = None
 
     def __str__(self) -> str:
@@ -92,8 +92,8 @@ class Table:
         session (``spark.sql.sources.default``).
     work : path-like, optional
         Folder that this machine and the workers share, or an address, where rows stand before they are put
-        into the table; a stopped job goes on from there. By default a temporary folder of this machine, from
-        which nothing goes on.
+        into the table; a stopped job resumes there. By default a temporary folder of this machine, where none
+        resumes.
     date_of : str, optional
         As for :class:`Files`; the table has a partition column ``date``.
     """
@@ -339,18 +339,18 @@ def table_rows(
         parent: Place = work_folder()
     else:
         parent = place(output.work, "folder for work").absolute()
-    made: list[Table] = []
+    created: list[Table] = []
     try:
         for table, columns, by in tables:
             with _table_errors(table):
                 if _refuse_other(spark, table, overwrite=overwrite):
                     continue
                 _create(spark, table, columns, by)
-                made.append(table)
+                created.append(table)
         folder = parent / f"rows-{'.'.join(_parts(output.name))}"
         yield folder
     except BaseException:
-        for table in made:
+        for table in created:
             with suppress(Exception):
                 if _ROWS not in _properties(spark, table):
                     spark.sql(f"DROP TABLE IF EXISTS {table.quoted}")
@@ -369,14 +369,14 @@ def put_rows(
     """Replace the rows of a table by those of Parquet files, and check that as many are read from it."""
     expected = sum(rows for _, rows in files)
     with _table_errors(table), explained():
-        wanted = _columns(columns, by)
-        if not _has_columns(spark, table, wanted):
+        expected_columns = _columns(columns, by)
+        if not _has_columns(spark, table, expected_columns):
             spark.sql(f"DROP TABLE {table.quoted}")
             _create(spark, table, columns, by)
         spark.sql(f"ALTER TABLE {table.quoted} UNSET TBLPROPERTIES IF EXISTS ('{_ROWS}')")
-        reader = spark.read.schema(wanted).option("basePath", spark_place(base))
+        reader = spark.read.schema(expected_columns).option("basePath", spark_place(base))
         names = [spark_place(file) for file, _ in files]
-        rows = reader.parquet(*names) if names else spark.createDataFrame([], wanted)
+        rows = reader.parquet(*names) if names else spark.createDataFrame([], expected_columns)
         order: list[str | Column] = [_DATE] if by is not None else []
         if names:  # so that the table has no more files than the folder
             order.append(F.col("_metadata.file_path"))
@@ -384,17 +384,17 @@ def put_rows(
             rows = rows.repartition(*order).sortWithinPartitions(
                 *order, *([] if by in (None, _DATE) else [by])
             )
-        rows.select(wanted.names).write.mode("overwrite").option(
+        rows.select(expected_columns.names).write.mode("overwrite").option(
             "partitionOverwriteMode", "static"
         ).insertInto(table.quoted)
-        found = spark.table(table.quoted).count()
-        if found == expected:
-            spark.sql(f"ALTER TABLE {table.quoted} SET TBLPROPERTIES ('{_ROWS}' = '{found}')")
-    if found != expected:
+        stored = spark.table(table.quoted).count()
+        if stored == expected:
+            spark.sql(f"ALTER TABLE {table.quoted} SET TBLPROPERTIES ('{_ROWS}' = '{stored}')")
+    if stored != expected:
         raise OutputProblem(
             f"Rows were lost or added: {table} is not complete.",
             where=table.name,
-            found=f"{found:,} rows",
+            found=f"{stored:,} rows",
             expected=f"{expected:,} rows",
             remedy="see that nobody else writes to it, and run this again",
         )
@@ -407,9 +407,9 @@ def _columns(columns: T.StructType, by: str | None) -> T.StructType:
 
 
 def _create(spark: SparkSession, table: Table, columns: T.StructType, by: str | None) -> None:
-    wanted = _columns(columns, by)
+    expected_columns = _columns(columns, by)
     listed = ", ".join(
-        f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in wanted
+        f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in expected_columns
     )
     using = f" USING {table.format}" if table.format else ""
     divided = f" PARTITIONED BY (`{_DATE}`)" if by is not None else ""
@@ -417,12 +417,12 @@ def _create(spark: SparkSession, table: Table, columns: T.StructType, by: str | 
     spark.sql(f"CREATE TABLE {table.quoted} ({listed}){using}{divided} {properties}")
 
 
-def _has_columns(spark: SparkSession, table: Table, wanted: T.StructType) -> bool:
-    """Return whether a table has columns and the format that are wanted."""
+def _has_columns(spark: SparkSession, table: Table, expected_columns: T.StructType) -> bool:
+    """Return whether a table has the expected columns, and the format that it is to have."""
     fields = [(field.name, field.dataType) for field in spark.table(table.quoted).schema.fields]
     described = {row[0]: row[1] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table.quoted}").collect()}
     is_format = table.format is None or described.get("Provider", "").lower() == table.format.lower()
-    return is_format and fields == [(field.name, field.dataType) for field in wanted.fields]
+    return is_format and fields == [(field.name, field.dataType) for field in expected_columns.fields]
 
 
 def _properties(spark: SparkSession, table: Table) -> dict[str, str]:
