@@ -215,7 +215,7 @@ def _first_reason(
             # of the web's Mercator, too
             METRES: (np.minimum(np.abs(lat), np.abs(lon)) > 180) & (size < 2.1e7),
         }
-    ordered = {}
+    ordered: dict[str, NDArray[np.bool_]] = {}
     for name, problem in problems.items():
         if name == OUTSIDE:
             ordered |= of_outside
