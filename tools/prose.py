@@ -46,7 +46,19 @@ Finding = tuple[int, str]
 
 def findings(source: str) -> Iterator[Finding]:
     """Yield line and description of each finding in a module."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    terms = {
+        field.target
+        for kind in ast.walk(tree)
+        if isinstance(kind, ast.ClassDef)
+        for field in kind.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and field.target.id in TERMS
+    }
+    for node in ast.walk(tree):
+        if node in terms:  # a field of a class, as an attribute is
+            continue
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)

@@ -28,6 +28,8 @@ def prose():
         ("def load(came): pass", ["name came"]),
         ("def load(found): pass", []),
         ("self.came = 1", ["name came"]),
+        ("class Problem:\n    found: str\n    came: str", ["name came"]),
+        ("found: str = load()", ["name found"]),
         ("print(came)", []),
         ("def test_what_is_late_is_dropped(): pass", ["name test_what_is_late_is_dropped"]),
         ("def test_late_messages_are_dropped(): pass", []),
