@@ -5,7 +5,8 @@ These are no tests: a person judges the numbers. Speed rows of `mudkit reproduce
 for its table.
 
 Usage: python tests/bench/run.py [PART ...]
-       import, session, matching, fleet, scaling, scoreboard, artefact, traces, rows; all by default
+       import, session, matching, fleet, scaling, scoreboard, artefact, traces, rows; all of these by default
+       scale, which takes an hour, only by name
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import artefact
 import fleet
 import matching
+import scale
 import scaling
 import scoreboard_day
 import traces
@@ -36,8 +38,9 @@ def main() -> None:
         "scoreboard": scoreboard_day.measure_rows,
         "artefact": artefact.measure_rows,
         "traces": traces.measure_rows,
+        "scale": scale.measure_rows,
     }
-    selected = sys.argv[1:] or [*parts, "rows"]
+    selected = sys.argv[1:] or [*(name for name in parts if name != "scale"), "rows"]
     if unknown := [name for name in selected if name not in (*parts, "rows")]:
         sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}, rows")
     rows: list[dict[str, object]] = []

@@ -1,0 +1,209 @@
+"""Traces larger than memory, step by step: `python tests/bench/run.py scale`, or `scale.py POSITIONS …`.
+
+A generated trace is written as one CSV, ingested, labelled, learnt from, replayed and reported in the default session.
+Each step has its seconds, and the peak memory of the driver (Python and Java) and of Python's workers up to then; of
+two sizes, how the seconds grow. DuckDB reads the CSV, with gaps and speeds, and counts the points of the labels.
+3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, need a day and 50 GB of disk. Ctrl-C stops it, and the
+folder is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
+
+import mudkit
+from mudkit import learning, trace
+from mudkit.reproduce.harness import JsonServer, PeakMemory, Task, serve
+from mudkit.reproduce.lab_spark import serve_duckdb
+
+SIZES = (3_700_000, 37_000_000)
+POSITIONS_OF_A_DAY = 123_000
+"""Positions of 600 generated cars in a day, about."""
+
+CARS = 600
+MAX_DRIVER_GB = 2.0
+MAX_GROWTH = {10: 12.0, 100: 15.0}
+"""Times as long as a tenth, or a hundredth, of the positions may take."""
+
+_TASK = Task("works on the trace", "4 GB of memory, room on the disk, and a Java", "run `mudkit doctor`")
+_GAPS = """
+    SELECT count(*) FILTER (gap > 600), max(km / gap) FROM (
+        SELECT t - lag(t) OVER w AS gap,
+               111.2 * sqrt((lat - lag(lat) OVER w) ** 2
+                            + (cos(radians(lat)) * (lon - lag(lon) OVER w)) ** 2) AS km
+        FROM (SELECT device, ts AS t, lat, lon FROM read_csv('{file}')) WINDOW w AS (PARTITION BY device ORDER BY t)
+    ) WHERE gap > 0
+"""
+
+
+def measure_rows(sizes: tuple[int, ...] = SIZES) -> Iterator[dict[str, object]]:
+    """Measure all steps at each size, and how they grow from the first one."""
+    here = str(Path(__file__).parent)
+    of_servers = filter(None, [here, os.environ.get("PYTHONPATH")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(of_servers)
+    first: dict[str, float] = {}
+    for positions in sizes:
+        for step, seconds, mb, duckdb_s in _measure_size(positions):
+            begin_s = first.setdefault(step, seconds)
+            times = positions / sizes[0]
+            allowed = next((most for least, most in MAX_GROWTH.items() if times <= least), times)
+            growth = f", {seconds / begin_s:.1f} times; asked: {allowed:g}" if positions != sizes[0] else ""
+            peer_s = begin_s if duckdb_s is None else duckdb_s
+            yield {
+                "what": f"{step}, {positions / 1e6:.1f} M{growth}; driver {mb['driver'] / 1e3:.1f} GB "
+                f"(asked: {MAX_DRIVER_GB:g}), workers {mb['workers'] / 1e3:.1f} GB",
+                "ours_s": seconds,
+                "peer": f"{sizes[0] / 1e6:.1f} M positions" if duckdb_s is None else "DuckDB",
+                "peer_s": peer_s,
+                "ratio": seconds / peer_s,
+            }
+
+
+def _measure_size(positions: int) -> Iterator[tuple[str, float, dict[str, float], float | None]]:
+    """Yield the seconds and the memory of each step, and the seconds of DuckDB where it does such a step."""
+    folder = mudkit.work_folder()
+    try:
+        file = write_csv(folder, max(round(positions / POSITIONS_OF_A_DAY), 1))
+        theirs: dict[str, float] = {}
+        with JsonServer(serve_gaps, task=_TASK) as duckdb:
+            theirs["ingest"] = duckdb.ask(str(file))["s"]
+        with JsonServer(serve_steps, str(file), task=_TASK) as ours:
+            for step in STEPS:
+                print(f"scale: {step}, {positions:,} positions", file=sys.stderr, flush=True)
+                done = ours.ask(step)
+                if step == "ingest":
+                    file.unlink()  # the disk is for what comes
+                if step == "labels of reads":
+                    with JsonServer(serve_duckdb, task=_TASK) as duckdb:
+                        theirs[step] = duckdb.ask(("label_reads", str(folder / "trace")))["s"]
+                yield step, done["s"], done["mb"], theirs.get(step)
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_csv(folder: Path, days: int) -> Path:
+    """Write a generated trace as one CSV, a date at a time, in the order of time."""
+    generated, file = folder / "generated", folder / "positions.csv"
+    trace.generate(CARS, days, path=generated, progress=sys.stderr.isatty())
+    options = pa_csv.WriteOptions(quoting_style="none")
+    dates = sorted((generated / "positions").glob("date=*"))
+    schema = _plain(ds.dataset(dates[0]).head(1)).schema
+    with pa_csv.CSVWriter(file, schema, write_options=options) as writer:
+        for date in dates:
+            writer.write(_plain(ds.dataset(date).to_table()))
+    shutil.rmtree(generated)
+    return file
+
+
+def _plain(positions: pa.Table) -> pa.Table:
+    seconds = pc.divide(positions["ts"].cast(pa.int64()), 1_000_000)
+    return pa.table(
+        {"device": positions["device"], "ts": seconds, "lat": positions["lat"], "lon": positions["lon"]}
+    )
+
+
+def serve_gaps() -> None:
+    """Serve a request, a CSV: DuckDB reads it, and computes gaps and speeds."""
+    import duckdb
+
+    def answer(file: str) -> dict[str, Any]:
+        with duckdb.connect() as database:
+            database.execute("SET enable_progress_bar = false")
+            began_s = time.perf_counter()
+            database.sql(_GAPS.format(file=file.replace("'", "''"))).fetchall()
+            return {"s": time.perf_counter() - began_s}
+
+    serve(answer)
+
+
+def serve_steps(file: str) -> None:
+    """Serve the names of steps in a default session: the seconds of each, and the peak memory so far."""
+    from mudkit import pipeline
+
+    spark, folder = pipeline.session(), Path(file).parent
+
+    def answer(step: str) -> dict[str, Any]:
+        began_s = time.perf_counter()
+        STEPS[step](spark, folder)
+        duration_s = time.perf_counter() - began_s
+        peaks.sample()
+        return {"s": duration_s, "mb": peaks.mb()}
+
+    try:
+        with PeakMemory(os.getpid()) as peaks:
+            serve(answer)
+    finally:
+        pipeline.stop()
+
+
+def _ingest(spark: Any, folder: Path) -> None:
+    from mudkit import pipeline
+
+    pipeline.ingest(spark, folder / "positions.csv", folder / "trace")
+
+
+def _label(job: str) -> Callable[[Any, Path], None]:
+    def label(spark: Any, folder: Path) -> None:
+        from mudkit import pipeline
+
+        pipeline.run_job(spark, job, folder / "trace", folder / job)
+
+    return label
+
+
+def _tables(spark: Any, folder: Path) -> tuple[Any, Any]:
+    from mudkit import pipeline
+
+    return pipeline.read(spark, folder / "trace", "positions"), pipeline.read(
+        spark, folder / "trace", "reads"
+    )
+
+
+def _evaluate_reads(spark: Any, folder: Path, *policies: Any) -> None:
+    _, reads = _tables(spark, folder)
+    labels = spark.read.parquet(str(folder / "label_reads"))
+    compared = [learning.FixedRule(), *policies]
+    learning.evaluate_reads(labels, reads, compared, stale="completeness", completeness=0.9)
+
+
+def _evaluate_writes(spark: Any, folder: Path) -> None:
+    positions, reads = _tables(spark, folder)
+    first_reads = spark.read.parquet(str(folder / "label_writes"))
+    learning.evaluate_writes(first_reads, positions, reads, [learning.Batch(10), learning.BatchBound()])
+    shutil.rmtree(folder / "label_writes")
+
+
+def _report(spark: Any, folder: Path) -> None:
+    from mudkit.report import run_report
+
+    run_report("trace_profile", {"trace": str(folder / "trace")}, build=folder / "reports", progress=False)
+
+
+STEPS: dict[str, Callable[[Any, Path], None]] = {
+    "ingest": _ingest,
+    "labels of reads": _label("label_reads"),
+    "labels of writes": _label("label_writes"),
+    "learning": lambda spark, folder: _evaluate_reads(spark, folder, learning.Tree("freshness")),
+    "evaluation of reads": lambda spark, folder: _evaluate_reads(
+        spark, folder, learning.Always(), learning.Bound()
+    ),
+    "evaluation of writes": _evaluate_writes,
+    "report": _report,
+}
+
+if __name__ == "__main__":
+    import scale  # servers import their functions by this name
+
+    print(json.dumps(list(scale.measure_rows(tuple(map(int, sys.argv[1:])) or SIZES)), indent=1))
