@@ -225,7 +225,7 @@ def test_other_folders_processes_and_broken_imports_notice(project, package, fun
     assert sorted(test for name, test in noticed.items() if f" {package}.rules: {function}" in name) == by
 
 
-def test_new_tests_notice_without_another_measurement(project):
+def test_new_tests_notice(project):
     (project / "tests" / "mutants" / "survivors.toml").write_text("")
     with (project / "tests" / "unit" / "part" / "test_rules.py").open("a") as file:
         file.write("\ndef test_five():\n    assert not unseen(5)\n")
