@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from mudkit.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 MIN_REPETITIONS: Final = 5
@@ -176,10 +178,11 @@ def clustered(
     Parameters
     ----------
     values : array_like, shape (cases,)
+        The cases, or with ``weights`` sums over cases.
     *clusters : array_like, shape (cases,)
         One or two clusterings, as whole numbers.
     weights : array_like, shape (cases,), optional
-        Number of cases whose mean each value is; none: 1 each. No clustering separates them.
+        Number of cases whose sum each value is; none: 1 each. No clustering separates them.
     confidence : float
     ahead : bool
         Return where the mean of as many new clusters and cases will lie, instead of the expectation.
@@ -192,11 +195,11 @@ def clustered(
     cases = float(weight.sum())
     if not cases:
         return Interval(np.nan, np.nan, np.nan, "value")
-    value = float((given * weight).sum() / cases)
+    value = float(given.sum() / cases)
     if len(given) == 1:
         return Interval(value, np.nan, np.nan, "value")
     numbers = [np.asarray(cluster) for cluster in clusters]
-    se, freedom = clustered_se((given * weight)[:, None], weight, *numbers)
+    se, freedom = clustered_se(given[:, None], weight, *numbers)
     reach = t_quantile(0.5 + confidence / 2, freedom) * float(se[0]) * (np.sqrt(2.0) if ahead else 1.0)
     low, high = limits
     if limits == (0.0, 1.0):
@@ -280,42 +283,113 @@ def clustered_se(
     return np.sqrt(np.max(variances, axis=0)), min(freedoms)
 
 
+class Clustering(NamedTuple):
+    """Number of clusters of cases, of which some are parts of several shares, and sums over the clusters.
+
+    ``squared_cases`` are the squared numbers of cases; ``products``, of shape (shares,), those of cases times
+    parts, and ``squares`` the squared numbers of parts. Those of other clusters are added.
+    """
+
+    clusters: int
+    squared_cases: int
+    products: NDArray[np.int64]
+    squares: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: NDArray[np.int64], cases: NDArray[np.int64], cluster: NDArray[np.int64]) -> Clustering:
+        """Add rows by cluster: parts of shape (rows, shares), cases and clusters of shape (rows,)."""
+        order = np.argsort(cluster, kind="stable")
+        starts = np.flatnonzero(np.diff(cluster[order], prepend=cluster[order][:1] - 1))
+        if not len(starts):
+            nothing = np.zeros(parts.shape[1], dtype=np.int64)
+            return cls(0, 0, nothing, nothing)
+        of_parts = np.add.reduceat(parts[order], starts, axis=0)
+        of_cases = np.add.reduceat(cases[order], starts)
+        squared = int((of_cases**2).sum())
+        return cls(len(starts), squared, of_cases @ of_parts, (of_parts**2).sum(axis=0))
+
+    def variance(self, parts: NDArray[np.int64], cases: int) -> NDArray[np.float64]:
+        """Return the variance of each share: squared residuals of the clusters, without rounding before."""
+        of_parts, products, squares = (of.astype(object) for of in (parts, self.products, self.squares))
+        residuals = cases**2 * squares - 2 * cases * of_parts * products + of_parts**2 * self.squared_cases
+        variance: NDArray[np.float64] = residuals.astype(np.float64) / float(cases) ** 4
+        return variance * (self.clusters / max(self.clusters - 1, 1))
+
+
+def clusterings(
+    parts: NDArray[np.int64], cases: NDArray[np.int64], *clusters: NDArray[np.int64]
+) -> list[Clustering]:
+    """Add rows by one clustering; or by two, and by both: see :meth:`Clustering.of`."""
+    numbered = [np.unique(cluster, return_inverse=True)[1].astype(np.int64) for cluster in clusters]
+    if len(numbered) == 2:
+        numbered.append(numbered[0] * (int(numbered[1].max(initial=0)) + 1) + numbered[1])
+    return [Clustering.of(parts, cases, numbers) for numbers in numbered]
+
+
 def shares_ahead(
-    sums: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    *clusters: NDArray[Any],
-    cases: float,
+    parts: NDArray[np.int64],
+    cases: int,
+    clustered_by: Sequence[Clustering],
+    *,
+    new_cases: float,
     risk: float,
 ) -> NDArray[np.float64]:
-    """Return the shares that as many new clusters, with `cases` cases, exceed with a probability `risk`.
+    """Return the shares that as many new clusters, with `new_cases` cases, exceed with a probability `risk`.
 
-    The other parameters are those of :func:`clustered_se`.
+    Parameters
+    ----------
+    parts : ndarray of int64, shape (shares,)
+        Cases that are part of each share.
+    cases : int
+        Number of cases.
+    clustered_by : sequence of Clustering
+        One clustering; or two, and that by both.
+    new_cases : float
+    risk : float
     """
-    smooth, se, freedom, total = _smooth_shares(sums, weights, *clusters)
-    most: NDArray[np.float64] = smooth + t_quantile(1.0 - risk, freedom) * np.sqrt(1.0 + total / cases) * se
+    smooth, se, freedom = _smooth_shares(parts, cases, clustered_by)
+    most: NDArray[np.float64] = (
+        smooth + t_quantile(1.0 - risk, freedom) * np.sqrt(1.0 + cases / new_cases) * se
+    )
     return most
 
 
-def risk_ahead(is_part: NDArray[np.bool_], *clusters: NDArray[Any], limit: float) -> float:
-    """Return the probability that the share of as many new clusters and cases exceeds a limit."""
+def risk_ahead(
+    parts: NDArray[np.int64], cases: NDArray[np.int64], *clusters: NDArray[np.int64], limit: float
+) -> float:
+    """Return the probability that the share of as many new clusters and cases exceeds a limit.
+
+    Parts and cases are sums by row that no clustering separates; clusters are of shape (rows,).
+    """
     from scipy import stats
 
-    given = is_part[:, None].astype(np.float64)
-    (smooth,), (se,), freedom, _ = _smooth_shares(given, np.ones(len(given)), *clusters)
+    of_parts = parts[:, None].astype(np.int64)
+    (smooth,), (se,), freedom = _smooth_shares(
+        of_parts.sum(axis=0), int(cases.sum()), clusterings(of_parts, cases, *clusters)
+    )
     return float(stats.t.sf((limit - smooth) / (np.sqrt(2.0) * se), freedom))
 
 
 def _smooth_shares(
-    sums: NDArray[np.float64], weights: NDArray[np.float64], *clusters: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
-    """Return shares with half a case more of each kind, their standard errors, freedom, and all cases.
+    parts: NDArray[np.int64], cases: int, clustered_by: Sequence[Clustering]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return shares with half a case more of each kind, their standard errors, and degrees of freedom.
 
-    No standard error is less than that of as many independent cases.
+    No standard error is less than that of as many independent cases. Clusterings are used as in
+    :func:`clustered_se`.
     """
-    total = float(weights.sum())
-    se, freedom = clustered_se(sums, weights, *clusters)
-    smooth = (sums.sum(axis=0) + 0.5) / (total + 1.0)
-    return smooth, np.maximum(se, np.sqrt(smooth * (1.0 - smooth) / total)), freedom, total
+    given = clustered_by[:2]
+    used = [one for one in given if one.clusters >= MIN_REPETITIONS] or [
+        max(given, key=lambda one: one.clusters)
+    ]
+    variances = [one.variance(parts, cases) for one in used]
+    if len(used) == 2:
+        variances.append(sum(variances) - clustered_by[2].variance(parts, cases))
+    freedom = min(max(cases**2 / one.squared_cases - 1.0, 1.0) for one in used)
+    smooth = np.asarray((parts + 0.5) / (cases + 1.0), dtype=np.float64)
+    least = np.sqrt(smooth * (1.0 - smooth) / cases)
+    se = np.asarray(np.maximum(np.sqrt(np.max(variances, axis=0)), least), dtype=np.float64)
+    return smooth, se, freedom
 
 
 def t_quantile(level: float, freedom: float) -> float:

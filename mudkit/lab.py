@@ -17,8 +17,10 @@ from mudkit.checks import Range, check_arguments, number
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
+from mudkit.fleet.coverage import AccessPoint
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
+from mudkit.fleet.link import profile_of
 from mudkit.fleet.load import LOAD_COLUMNS, Load, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
 from mudkit.fleet.transport import Transport, transport_of
@@ -136,6 +138,7 @@ class Lab(Displayed):
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
         inbound: bool | None = None,
+        roam: bool = False,
         storage: str | os.PathLike[str] | None = None,
         **context: Any,
     ) -> Device:
@@ -165,6 +168,8 @@ class Lab(Displayed):
         inbound : bool, optional
             Whether any host can begin to send to it. If not, those can to which it has a connection; what
             others send fails. None: it lets nobody in if the lab has a transport with connections.
+        roam : bool
+            Whether it uses access points (:meth:`access_point`) where it is in range of one.
         storage : path-like, optional
             Folder for the stores of its machines; existing stores are used. By default they are in memory.
         **context
@@ -192,6 +197,7 @@ class Lab(Displayed):
             battery_j=battery_j,
             base_mw=base_mw,
             inbound=inbound,
+            roam=roam,
             context=context,
         )
         device = self._add(group)[0]
@@ -209,6 +215,7 @@ class Lab(Displayed):
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
         inbound: bool | None = None,
+        roam: bool = False,
         prefix: str = "phone",
         **context: Any,
     ) -> list[Device]:
@@ -220,7 +227,7 @@ class Lab(Displayed):
             Number of devices, from 1 to 1,000,000.
         prefix : str
             Beginning of their names, before the dash and the number.
-        mobility, link, outage, every_s, battery_j, base_mw, inbound, **context
+        mobility, link, outage, every_s, battery_j, base_mw, inbound, roam, **context
             As in :meth:`device`.
 
         Raises
@@ -242,6 +249,7 @@ class Lab(Displayed):
             battery_j=battery_j,
             base_mw=base_mw,
             inbound=inbound,
+            roam=roam,
             context=context,
         )
         return self._add(group)
@@ -325,6 +333,42 @@ class Lab(Displayed):
         if profile is not None:
             server.load = Load(server, profile)
         return server
+
+    def access_point(
+        self,
+        name: str,
+        at: str | Place,
+        range_m: Annotated[float, Range(1e-3, 1e6)],
+        link: str = "wifi",
+    ) -> AccessPoint:
+        """Add an access point, which devices with ``roam=True`` use while they are in its range.
+
+        Parameters
+        ----------
+        name : str
+            A name that no other access point has.
+        at : str or (float, float)
+            Name of a city, or latitude and longitude in degrees.
+        range_m : float
+            Radius of its range, metres.
+        link : str
+            Kind of its network.
+
+        Raises
+        ------
+        ParameterError
+            The name is taken, there is no such place or link, or the range is not positive.
+        """
+        if check_host_name(name) in self.world.coverage.points:
+            raise ParameterError(
+                "An access point of this name exists already.",
+                where="name",
+                found=brief(name),
+                expected="a unique name",
+            )
+        point = AccessPoint(name, parse_place("at", at), range_m, profile_of(link))
+        self.world.coverage.add_point(point)
+        return point
 
     @property
     def now(self) -> dt.datetime:

@@ -38,7 +38,7 @@ _SMALL_LOSS = 4.0
 """A city with ten times the people is named for a place that is this many times as far from it."""
 
 
-def travel_us(here: Place, there: Place) -> int:
+def travel_us(origin: Place, destination: Place) -> int:
     """Return how long a message travels between two places, in microseconds.
 
     It is the great circle by :data:`US_PER_KM` and :data:`DETOUR`.
@@ -49,7 +49,7 @@ def travel_us(here: Place, there: Place) -> int:
     >>> travel_us(zurich, california) / 1000
     98.57
     """
-    return round(apart_km(here, there) * US_PER_KM * DETOUR)
+    return round(apart_km(origin, destination) * US_PER_KM * DETOUR)
 
 
 def parse_place(where: str, given: Any) -> Place:

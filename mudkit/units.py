@@ -49,10 +49,10 @@ def distance_km(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLi
     return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(h, 0.0, 1.0))))
 
 
-def apart_km(here: tuple[float, float], there: tuple[float, float]) -> float:
+def apart_km(origin: tuple[float, float], destination: tuple[float, float]) -> float:
     """Return the great-circle distance of two places in degrees; for many use :func:`distance_km`."""
-    phi, psi = radians(here[0]), radians(there[0])
-    h = sin((psi - phi) / 2) ** 2 + cos(phi) * cos(psi) * sin(radians(there[1] - here[1]) / 2) ** 2
+    phi, psi = radians(origin[0]), radians(destination[0])
+    h = sin((psi - phi) / 2) ** 2 + cos(phi) * cos(psi) * sin(radians(destination[1] - origin[1]) / 2) ** 2
     return float(2 * EARTH_RADIUS_KM * asin(sqrt(min(h, 1.0))))
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         histogram,
         policy_scatter,
         rows_over_time,
+        server_load,
         signals,
     )
     from mudkit.figures.comparisons import (
@@ -119,6 +120,7 @@ __all__ = [
     "rule_firing",
     "rule_search",
     "sensitivity",
+    "server_load",
     "side_by_side",
     "signals",
     "tile_bounds",

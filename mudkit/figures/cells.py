@@ -164,7 +164,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     ----------
     reads : pandas.DataFrame
         ``lat, lon`` (degrees), ``is_local, is_stale``, as :class:`mudkit.worlds.CachingRun` has
-        them.
+        them. With a column ``reads`` each row stands for some reads, and has their number and sums.
     zoom : int
         Zoom level of the cells, as of map tiles: at 14 they are about 2.4 km wide at the equator.
 
@@ -183,7 +183,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     """
     _check_reads(reads)
     x, y = tiles(zoom, reads["lat"], reads["lon"])
-    counted = reads[["is_local", "is_stale"]].astype(float).assign(x=x, y=y, reads=1)
+    counted = reads[["is_local", "is_stale"]].astype(float).assign(x=x, y=y, reads=reads.get("reads", 1))
     table = counted.groupby(["x", "y"], as_index=False).sum()
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     bounds = tile_bounds(zoom, x, y)

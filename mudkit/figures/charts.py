@@ -33,6 +33,7 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
+from mudkit.fleet.load import LOAD_COLUMNS
 
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
@@ -79,6 +80,47 @@ def rows_over_time(
         figure.update_yaxes(title_text=f"{name} {every}", rangemode="tozero", tickformat=",", row=row, col=1)
     figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
+
+
+@described
+def server_load(table: pd.DataFrame, *, title: str = "Load of the servers") -> go.Figure:
+    """Draw how busy servers are over time, how many messages wait and are lost, and for how long they wait.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        As :meth:`mudkit.lab.Lab.server_load` returns it: a row for each server and minute in which something
+        happened. Of more than four servers, the four that are busiest are drawn.
+    title : str
+        Title of the figure.
+    """
+    require_columns(table, "table", LOAD_COLUMNS)
+    busiest = table.groupby("server", sort=False)["busy_share"].sum().sort_values(ascending=False)
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    rows = (
+        ("busy_share", "busy", ".0%"),
+        ("max_waiting", "in the queue", ","),
+        ("max_wait_s", "longest wait, s", None),
+    )
+    for server, colour in zip(busiest.index[: len(_COLOURS)], _COLOURS, strict=False):
+        minutes = table[table["server"] == server].set_index("start")
+        minutes = minutes.reindex(pd.date_range(table["start"].min(), table["start"].max(), freq="min"))
+        for row, (column, _, _) in enumerate(rows, start=1):
+            line = go.Scatter(
+                x=minutes.index,
+                y=minutes[column].fillna(0),
+                name=str(server),
+                legendgroup=str(server),
+                showlegend=row == 1,
+                line={"color": colour, "shape": "hv"},
+            )
+            figure.add_trace(line, row, 1)
+    for row, (_, name, form) in enumerate(rows, start=1):
+        figure.update_yaxes(title_text=name, rangemode="tozero", tickformat=form, row=row, col=1)
+    figure.update_xaxes(title_text="UTC", row=3, col=1)
+    lost = int(table["lost"].sum())
+    ending = f" {lost:,} messages did not fit into a queue." if lost else ""
+    return styled(figure, 520, _MARGIN, f"{title}.{ending}" if ending else title, legend=_LEGEND)
 
 
 @described

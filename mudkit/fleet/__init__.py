@@ -12,6 +12,8 @@ records. Modules, each of which imports only those above it:
 * ``kernel``: the world: addresses, messages, events, effects and failures
 * ``unpacking``, ``exposure``: what each party could read of what it received or stored
 * ``recorder``: the tables of a run's trace
+* ``transport``: connections over which messages travel, and what they cost
+* ``coverage``: access points, which devices use while they are in range
 * ``group``: parameters, mobility, outages and measured links of new devices
 * ``faults``: injected faults
 """

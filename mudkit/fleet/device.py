@@ -196,7 +196,7 @@ class Device(Host):
     link : Link
     """
 
-    __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move")
+    __slots__ = ("_addresses", "_down_reasons", "battery", "course", "on_first_move", "on_place")
 
     link: Link
 
@@ -208,6 +208,8 @@ class Device(Host):
         self._addresses = 1
         self.course: Course | None = None
         """Its position over time; None: unknown."""
+        self.on_place: Callable[[Device], None] | None = None
+        """Called at each place; None: nobody follows it."""
         self.on_first_move: Callable[[Device], None] | None = None
         """Called at the first move of a device without a course, to start recording its positions."""
 
@@ -318,6 +320,8 @@ class Device(Host):
                 remedy="add it with at=…, or with a mobility of your own: Replay(trace)",
             )
         super().change_context(loc=loc)
+        if self.on_place is not None:
+            self.on_place(self)
 
     def change_context(self, **context: Any) -> None:
         """Change its context and notify its machines.

@@ -52,6 +52,7 @@ class Group:
         battery_j: float | None,
         base_mw: float,
         inbound: bool | None,
+        roam: bool,
         context: Mapping[str, Any],
     ) -> None:
         self._names = [check_host_name(name) for name in names]
@@ -64,7 +65,14 @@ class Group:
         check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
         self._base_mw = base_mw
-        self._inbound = inbound
+        self._inbound, self._roam = inbound, roam
+        if roam and isinstance(link, LinkReplay):
+            raise ParameterError(
+                "A link that was measured belongs to one network.",
+                where="roam",
+                found="roam=True with a LinkReplay",
+                expected="a kind of link, such as lte",
+            )
         _check_no_misspelling(context)
         for field, what, is_set in (
             ("loc", "at= or mobility=", at is not None or mobility is not None),
@@ -111,6 +119,9 @@ class Group:
             _MeasuredLink(world, device, capacity)
         if self._outages.share > 0:
             _follow_outages(world, devices, self._outages.switching(world.seed, names))
+        if self._roam:
+            for device in devices:
+                world.coverage.add_device(device)
         return devices
 
     def describe(self) -> dict[str, Any]:
@@ -204,6 +215,8 @@ class _Motion:
                 device.set_measured("loc", loc)
             else:  # saves a call for each device and interval
                 device.context["loc"] = loc
+            if device.on_place is not None:
+                device.on_place(device)
         self._on_places(self._names, places)
         until_us = self._course.until_us
         later_us = world.now_us + self._every_us

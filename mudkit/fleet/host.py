@@ -73,7 +73,7 @@ class Host(Displayed):
         self.at: Place | None = None
         """Place of a server, degrees; None: it is near everything."""
         self.lets_in = True
-        """Whether any host can begin to send to it; if not, only those to which it has a connection can."""
+        """True if any host can begin to send to it; else only those to which it has a connection can."""
         self.load: Load | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None

@@ -32,6 +32,7 @@ from mudkit.events import (
 )
 from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
+from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
@@ -109,6 +110,7 @@ class World(Clock):
         "_when_received",
         "at_address",
         "connections",
+        "coverage",
         "hosts",
         "on_answer",
         "on_failure",
@@ -128,6 +130,8 @@ class World(Clock):
         self.at_address: dict[str, Process] = {}
         self._addresses: set[str] = set()
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
+        self.coverage = Coverage()
+        """Its access points, and the devices that use them."""
         self.connections: Connections | None = None
         """The connections of its hosts; None: messages need none."""
         self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
@@ -507,9 +511,9 @@ class World(Clock):
         """Forward a message after its way; there is none if neither host is a server with a place."""
         way_us = least_us
         if target is not None and (origin.at is not None or target.host.at is not None):
-            here, there = origin.loc, target.host.loc
-            if here is not None and there is not None:
-                way_us += travel_us(here, there)
+            begin, end = origin.loc, target.host.loc
+            if begin is not None and end is not None:
+                way_us += travel_us(begin, end)
         if way_us:
             self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
         else:

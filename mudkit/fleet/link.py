@@ -348,6 +348,11 @@ class Link:
         for direction in (self.up, self.down):
             direction.adopt_profile(profile)
 
+    def limit(self, down_kbps: float, up_kbps: float) -> None:
+        """Set the throughput from now on; what is under way keeps its times."""
+        self.down_kbps, self.up_kbps = down_kbps, up_kbps
+        self.down.us_per_byte, self.up.us_per_byte = 8_000.0 / down_kbps, 8_000.0 / up_kbps
+
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
         """Set the measured values from now on (NaN: as in the profile); the throughput is in the curves."""
         profile = self.profile

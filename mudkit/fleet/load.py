@@ -2,7 +2,7 @@
 
 Messages and timers of all its machines share the workers. What waits is served in the order of arrival; a
 message that does not fit is lost. Calls of an application and changes of the context take no time: they stand
-for whoever runs the server. What an event sends leaves at once; its bytes keep the worker busy after it.
+for those who run the server. What an event sends leaves at once; its bytes keep the worker busy after it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SLOT_US: Final = 60 * US_PER_S
 @check_arguments
 @dataclass(frozen=True)
 class ServerProfile:
-    """How long a server takes for its events.
+    """Times that a server takes for its events, and what waits for it.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Load:
         now_us = self._world.now_us
         for number, slot in sorted(self.slots.items()):
             start_us = number * _SLOT_US
-            if start_us > now_us:  # a worker will be busy then
+            if start_us >= now_us:  # a worker will be busy then
                 return
             length_us = min(_SLOT_US, now_us - start_us) * self.profile.workers
             yield (
@@ -133,7 +133,7 @@ class Load:
                 start_us,
                 slot.served,
                 slot.lost,
-                min(slot.busy_us / length_us, 1.0) if length_us else 0.0,
+                min(slot.busy_us / length_us, 1.0),
                 slot.waited_us / max(slot.served, 1) / US_PER_S,
                 slot.max_wait_us / US_PER_S,
                 slot.max_waiting,
@@ -159,7 +159,7 @@ class Load:
         slot.max_waiting = max(slot.max_waiting, len(self._waiting))
 
     def _serve(self, job: _Job) -> None:
-        """Give a job to a worker, which is busy with it until its end."""
+        """Pass a job to a worker, which is busy with it until its end."""
         now_us = self._world.now_us
         slot = self._slot(now_us)
         waited_us = now_us - job.came_us
@@ -190,7 +190,7 @@ class Load:
             self._release(number)
 
     def _release(self, number: int) -> None:
-        """Let a worker take the next job, unless the server was killed."""
+        """Release a worker, which takes the next job, unless the server was killed."""
         if self._served.pop(number, None) is None:
             return
         if self._waiting:
@@ -224,4 +224,4 @@ def _ignore(argument: Any) -> None:
 
 
 _SENDING: Final = _Job(_ignore, None, 0, 0)
-"""What a worker has that sends."""
+"""Job of a worker that sends."""

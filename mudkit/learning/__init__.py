@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mudkit.learning.holding import cache_completeness, min_sent_share
     from mudkit.learning.policies import Always, Bound, FixedRule, Tree
     from mudkit.learning.radio import RadioModel
+    from mudkit.learning.search import recommend
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -37,6 +38,7 @@ __all__ = [
     "interpolate_frontier",
     "min_sent_share",
     "read_frontier",
+    "recommend",
     "tree_nodes",
     "write_frontier",
 ]

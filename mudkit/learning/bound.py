@@ -45,10 +45,24 @@ def fewest_sends(
 
 def fewest_sends_by_stale(pairs: Pairs, stale: NDArray[np.bool_], budget: int) -> NDArray[np.int64]:
     """Return the fewest sends of all devices with 0, 1, … stale answers, while more of them save any."""
+    return fewest_of_all([device_sends(pairs, stale, rows, budget) for rows in pairs.devices()], budget)
+
+
+def fewest_of_all(tables: Sequence[NDArray[np.int32]], budget: int) -> NDArray[np.int64]:
+    """Return the fewest sends of all devices with 0, 1, … stale answers, while more of them save any.
+
+    ``tables`` are those of :func:`device_sends`.
+    """
     best = np.zeros(1, dtype=np.int64)
-    for rows in pairs.devices():
-        best, _ = _joined(best, device_sends(pairs, stale, rows, budget), budget)
+    for table in tables:
+        best, _ = _joined(best, table, budget)
     return best
+
+
+def within_budget(table: NDArray[np.int32], budget: int) -> NDArray[np.int32]:
+    """Return what :func:`device_sends` returns for a smaller budget."""
+    kept = table[: budget + 1]
+    return kept[: int(np.argmax(kept == kept[-1])) + 1]
 
 
 def device_sends(pairs: Pairs, stale: NDArray[np.bool_], rows: slice, budget: int) -> NDArray[np.int32]:

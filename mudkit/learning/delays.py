@@ -11,26 +11,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals
 from mudkit.errors import TraceContentError
 from mudkit.intervals import Interval
-from mudkit.learning.batching import PRICES, Batch, BatchTree, delayed
+from mudkit.learning.batching import PRICES, Batch, BatchPolicy, BatchTree, delayed
+from mudkit.learning.candidates import RISK
 from mudkit.learning.costs import delay_costs
-from mudkit.learning.evaluate_batches import too_few
+from mudkit.learning.devices import MAX_LEARNT_WRITES, Fleet, Writers, count_writes
+from mudkit.learning.evaluate_batches import (
+    CountLate,
+    counts_by_read,
+    late_writes,
+    too_few,
+    with_counted_points,
+)
 from mudkit.learning.features import write_features
-from mudkit.learning.search import MAX_RISK, RISK
-from mudkit.learning.trees import Folds, Groups, fold_numbers, groups_by
-from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
+from mudkit.learning.search import MAX_RISK
+from mudkit.learning.trees import CostTree, Folds, Groups, fold_numbers, groups_by
+from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches
 from mudkit.trace.recordings import device_codes
-from mudkit.trace.schema import epoch_us
-from mudkit.units import solar_day
+from mudkit.trace.schema import device_ids, epoch_us
+from mudkit.units import US_PER_S, solar_day
 
 GRID_MINUTES: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1440.0)
 _FINE: Final = 1.02
@@ -52,6 +61,74 @@ class ReplayedDelay:
 
 
 @dataclass(frozen=True)
+class _SentDays:
+    """Writes of devices, by id, and days of solar time; how many are sent, and in how many messages."""
+
+    device: NDArray[np.int64]
+    day: NDArray[np.int64]
+    writes: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    points: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[_SentDays]) -> _SentDays:
+        """Put parts of other devices in order."""
+        device, day, *counts = (
+            np.concatenate([getattr(part, of.name) for part in parts]) for of in fields(cls)
+        )
+        order = np.lexsort((day, device))
+        return cls(device[order], day[order], *(of[order] for of in counts))
+
+
+@dataclass(frozen=True)
+class _SendDays:
+    """Sends the writes of some devices by the times at which they are due; late ones are a table."""
+
+    policy: BatchPolicy
+
+    def __call__(self, writes: Writes) -> tuple[_SentDays, pa.Table]:
+        device, day = writes.device, solar_day(writes.t_us, writes.lon)
+        begins = np.ones(len(day), dtype=np.bool_)  # writes are in the order of devices and times
+        begins[1:] = (device[1:] != device[:-1]) | (day[1:] != day[:-1])
+        cell, count = np.cumsum(begins) - 1, int(np.count_nonzero(begins))
+        sent_us = batches(writes, self.policy.due_us(writes)).sent_us
+        sent = np.flatnonzero(sent_us != NEVER_US)
+        is_message = np.ones(len(sent), dtype=np.bool_)
+        is_message[1:] = (np.diff(device[sent]) != 0) | (np.diff(sent_us[sent]) != 0)
+        ids = device_ids(writes.names.to_pylist())[device[begins]]
+        sums = [np.bincount(cell[of], minlength=count) for of in (slice(None), sent[is_message], sent)]
+        return _SentDays(ids, day[begins], *sums), late_writes(0, writes, sent_us)
+
+
+@dataclass(frozen=True)
+class _LearntDelays:
+    """Delays by place and time: two trees, of which each decides for what it was not learnt from.
+
+    The second decides for the devices, by id, or days (UTC) from which the first was learnt: ``keys``.
+    """
+
+    trees: tuple[CostTree, CostTree]
+    by: Groups
+    keys: NDArray[np.int64]
+
+    def due_us(self, writes: Writes) -> NDArray[np.int64]:
+        """Return the time by which each write must be sent."""
+        ids = device_ids(writes.names.to_pylist())
+        is_second = np.isin(groups_by(self.by, ids[writes.device], writes.t_us), self.keys)
+        known = write_features(writes.t_us, writes.lat, writes.lon)
+        decided = np.empty(len(writes.t_us), dtype=np.int8)
+        for tree, mine in zip(self.trees, (~is_second, is_second), strict=True):
+            decided[mine] = tree.decide(known[mine])
+        return delayed(writes, decided)
+
+
+def _count_steps(writes: Writes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the times between writes of a device, in whole seconds."""
+    steps_us = np.diff(writes.t_us)[np.diff(writes.device) == 0]
+    return np.unique(steps_us // US_PER_S, return_counts=True)
+
+
+@dataclass(frozen=True)
 class DelaySearch:
     """Writes and reads, prepared for the replay of delays.
 
@@ -59,11 +136,16 @@ class DelaySearch:
     stale.
     """
 
-    writes: Writes
+    writers: Writers
     requests: ReadRequests
     completeness: float
     max_stale: float
     folds: Folds
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The devices that write."""
+        return Fleet.of(self.writers.map(count_writes))
 
     @cached_property
     def clusters(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -77,40 +159,41 @@ class DelaySearch:
         return fold_numbers(self.clusters[0 if self.folds == "device" else 1], _FOLDS)
 
     @cached_property
-    def cells(self) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """Cell of each write; device, day and writes of each cell of a device and day."""
-        device, day = self.writes.device, solar_day(self.writes.t_us, self.writes.lon)
-        begins = np.ones(len(day), dtype=np.bool_)  # writes are in the order of devices and times
-        begins[1:] = (device[1:] != device[:-1]) | (day[1:] != day[:-1])
-        cell = np.cumsum(begins, dtype=np.int32) - 1
-        return cell, device[begins], day[begins], np.bincount(cell)
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Device, by id, day and writes of each cell of a device and day."""
+        sent = self._send(Batch(0.0))[0]
+        return sent.device, sent.day, sent.writes
+
+    @cached_property
+    def interval_s(self) -> float:
+        """Median time between two writes of a device, in whole seconds; 15 if none writes twice."""
+        counted = self.writers.map(_count_steps)
+        steps_s, counts = (np.concatenate([part[i] for part in counted]) for i in range(2))
+        if not counts.sum():
+            return 15.0
+        order = np.argsort(steps_s)
+        past, half = np.cumsum(counts[order]), counts.sum() / 2
+        middle = [np.searchsorted(past, half, side=side) for side in ("left", "right")]
+        return float(np.mean(steps_s[order][np.minimum(middle, len(order) - 1)]))
+
+    def _send(self, policy: BatchPolicy) -> tuple[_SentDays, pa.Table]:
+        count = CountLate(self.requests, self.completeness)
+        parts, late = self.writers.late(_SendDays(policy), count)
+        return _SentDays.joined(parts), late
 
     def replay(self, policy: Batch) -> ReplayedDelay:
         """Replay a fixed delay of all devices."""
-        return self.replay_due(policy.minutes, policy.due_us(self.writes))
+        return self._replay(policy.minutes, policy)
 
-    def replay_due(self, minutes: float, due_us: NDArray[np.int64]) -> ReplayedDelay:
-        """Send all writes by the times at which they are due; a part of the devices is in memory."""
-        cell, _, _, count = self.cells
-        sent_us = np.empty_like(due_us)
-        messages, points = np.zeros((2, len(count)), dtype=np.int64)
-        for rows in self.writes.parts():
-            part = self.writes.take(rows)
-            sent_us[rows] = at_us = batches(part, due_us[rows]).sent_us
-            sent = np.flatnonzero(at_us != NEVER_US)
-            begins = np.ones(len(sent), dtype=np.bool_)
-            begins[1:] = (np.diff(part.device[sent]) != 0) | (np.diff(at_us[sent]) != 0)
-            points += np.bincount(cell[rows][sent], minlength=len(count))
-            messages += np.bincount(cell[rows][sent[begins]], minlength=len(count))
-        is_stale = missed(self.writes, sent_us, self.requests, self.completeness)
-        return ReplayedDelay(minutes, messages, points, is_stale)
+    def _replay(self, minutes: float, policy: BatchPolicy) -> ReplayedDelay:
+        sent, late = self._send(policy)
+        lacking = self.requests.lack(counts_by_read(late, 0, len(self.requests.table)), self.completeness)
+        return ReplayedDelay(minutes, sent.messages, sent.points, lacking)
 
     def share_of_writes(self, counts: NDArray[np.int64]) -> Interval:
         """Return a count by device and day of the writes, and where it lies for as many others (95 %)."""
-        _, device, day, writes = self.cells
-        return intervals.clustered(
-            counts / writes, device, day, weights=writes, ahead=True, limits=(0.0, 1.0)
-        )
+        device, day, writes = self.cells
+        return intervals.clustered(counts, device, day, weights=writes, ahead=True, limits=(0.0, 1.0))
 
     def stale_share(self, replayed: ReplayedDelay) -> Interval:
         """Return the share of stale reads, and where it lies for as many other devices and days (95 %)."""
@@ -121,9 +204,12 @@ class DelaySearch:
         rows = np.flatnonzero(self.fold_of != left_out)
         if not len(rows) or not replays:
             return None
-        stale = np.stack([one.is_stale[rows] for one in replays], axis=1).astype(np.float64)
-        of_rows = [numbers[rows] for numbers in self.clusters]
-        most = intervals.shares_ahead(stale, np.ones(len(rows)), *of_rows, cases=len(self.fold_of), risk=RISK)
+        stale = np.stack([one.is_stale[rows] for one in replays], axis=1).astype(np.int64)
+        ones = np.ones(len(rows), dtype=np.int64)
+        of_rows = intervals.clusterings(stale, ones, *(numbers[rows] for numbers in self.clusters))
+        most = intervals.shares_ahead(
+            stale.sum(axis=0), len(rows), of_rows, new_cases=len(self.fold_of), risk=RISK
+        )
         allowed = [one for one, share in zip(replays, most, strict=True) if share <= self.max_stale]
         return min(allowed, key=lambda one: int(one.messages.sum()), default=None)
 
@@ -134,7 +220,8 @@ class DelaySearch:
         for fold in range(int(self.fold_of.max(initial=0)) + 1):
             mine, chosen = self.fold_of == fold, self.best(replays, fold)
             is_stale[mine] = (nothing if chosen is None else chosen.is_stale)[mine]
-        return intervals.risk_ahead(is_stale, *self.clusters, limit=self.max_stale)
+        ones = np.ones(len(is_stale), dtype=np.int64)
+        return intervals.risk_ahead(is_stale.astype(np.int64), ones, *self.clusters, limit=self.max_stale)
 
     def choose(self, replays: Sequence[ReplayedDelay]) -> tuple[ReplayedDelay | None, float]:
         """Return the fewest messages that keep the limit on other folds, too, with the risk of missing it."""
@@ -148,7 +235,7 @@ class DelaySearch:
 
     def search(self) -> tuple[ReplayedDelay, ...]:
         """Replay fixed delays on a grid that is refined around the best; in order."""
-        shortest = self.writes.interval_s() / 60.0  # sooner than the next write nothing is joined
+        shortest = self.interval_s / 60.0  # sooner than the next write nothing is joined
         replays = {minutes: self.replay(Batch(minutes)) for minutes in GRID_MINUTES[:6]}
         while True:
             best, _ = self.choose([replays[minutes] for minutes in sorted(replays)])
@@ -158,10 +245,11 @@ class DelaySearch:
                 return tuple(replays[minutes] for minutes in sorted(replays))
             replays |= {minutes: self.replay(Batch(minutes)) for minutes in new}
 
-    def learnt(self) -> tuple[ReplayedDelay, ...]:
+    def learnt(self, seed: int = 0) -> tuple[ReplayedDelay, ...]:
         """Replay delays by trees that are learnt from tenths of the devices, or days.
 
-        Of the prices of a delay that is too long the lowest that keeps the limit is searched by halves.
+        Of the prices of a delay that is too long the lowest that keeps the limit is searched by halves. Of a
+        tenth with many writes a sample of the devices is learnt from, drawn by ``seed``.
 
         Raises
         ------
@@ -169,46 +257,55 @@ class DelaySearch:
             There is nothing to learn from.
         """
         by: Groups = "device" if self.folds == "device" else "day"
-        writes, tree = self.writes, BatchTree()
-        groups = groups_by(by, writes.device, writes.t_us)
-        count = len(np.unique(groups))
-        if count < 4:
-            raise too_few(f"{by}s", count, 4)
-        tenth = fold_numbers(groups, min(_FOLDS, count // 2))  # one alone would tell nothing about another
+        keys = self.fleet.ids if by == "device" else self.fleet.days
+        if len(keys) < 4:
+            raise too_few(f"{by}s", len(keys), 4)
+        parts = min(_FOLDS, len(keys) // 2)  # one alone would tell nothing about another
+        tenth = np.arange(len(keys)) % parts
+        tree = BatchTree()
         grown = []
         for number in (0, 1):  # the second tree decides for those from which the first is learnt
-            train = writes.take(tenth == number)
+            train = self._sample(by, keys[tenth == number], seed)
             grown.append((tree.grown_trees(train, by), train.interval_s()))
-        is_mine = (tenth != 0, tenth == 0)
-        leaf = np.empty(len(writes.t_us), dtype=np.int32)
-        for rows in writes.parts():
-            known = write_features(writes.t_us[rows], writes.lat[rows], writes.lon[rows])
-            for (trees, _), mine in zip(grown, is_mine, strict=True):
-                leaf[rows][mine[rows]] = trees.whole.leaf_of(known[mine[rows]])
         replays: list[ReplayedDelay] = []
         low, high = 0, len(PRICES)
         while low < high:
             middle = (low + high) // 2
-            decided = np.empty(len(writes.t_us), dtype=np.int8)
-            for (trees, interval_s), mine in zip(grown, is_mine, strict=True):
-                costs = delay_costs(PRICES[middle], interval_s=interval_s)
-                decided[mine] = trees.tree(tree.split(costs))[0].action[leaf[mine]]
-            replays.append(self.replay_due(math.nan, delayed(writes, decided)))
+            first, second = (
+                trees.tree(tree.split(delay_costs(PRICES[middle], interval_s=interval_s)))[0]
+                for trees, interval_s in grown
+            )
+            policy = _LearntDelays((first, second), by, np.sort(keys[tenth == 0]))
+            replays.append(self._replay(math.nan, policy))
             low, high = (low, middle) if self.best(replays[-1:]) else (middle + 1, high)
         return tuple(replays)
 
+    def _sample(self, by: Groups, keys: NDArray[np.int64], seed: int) -> Writes:
+        """Return the writes of some devices, by id, or days."""
+        among = np.isin(self.fleet.ids, keys) if by == "device" else None
+        chosen = self.fleet.sample(seed, MAX_LEARNT_WRITES, among)
+        writes = self.writers.gather(self.fleet, chosen, NEVER_US)
+        if by == "device":
+            return writes
+        return writes.take(np.isin(groups_by(by, writes.device, writes.t_us), keys))
+
 
 def search_delays(
-    writes: Writes, requests: ReadRequests, *, completeness: float, max_stale: float, folds: Folds = "device"
+    writers: Writers,
+    requests: ReadRequests,
+    *,
+    completeness: float,
+    max_stale: float,
+    folds: Folds = "device",
 ) -> DelaySearch:
     """Prepare the search for a delay.
 
     Parameters
     ----------
-    writes : Writes
+    writers : Writers
         Writes with their first reads.
     requests : ReadRequests
-        Reads that are judged, with their points counted.
+        Reads that are judged.
     completeness : float
         Share of what others wrote below which a read is stale.
     max_stale : float
@@ -221,7 +318,9 @@ def search_delays(
     TraceContentError
         All reads are of one device, or day.
     """
-    search = DelaySearch(writes, requests, completeness, max_stale, folds)
+    if completeness < 1:
+        requests = with_counted_points(writers, requests)
+    search = DelaySearch(writers, requests, completeness, max_stale, folds)
     if not search.fold_of.max(initial=0):
         one = "device" if folds == "device" else "day"
         raise TraceContentError(

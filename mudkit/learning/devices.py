@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mudkit.errors import TraceContentError
 from mudkit.learning.density import WrittenPlaces
 from mudkit.learning.pairs import Pairs, other_reads
 from mudkit.learning.writes import Writes
@@ -29,6 +30,8 @@ MAX_LEARNT_PAIRS: Final = 1_000_000
 """Pairs from which trees are learnt, at most, but for the last device of the sample."""
 MAX_LEARNT_WRITES: Final = 1_000_000
 """Writes from which trees are learnt, at most, but for the last device of the sample."""
+SAMPLED_BLOCK: Final = 512
+"""Consecutive reads of a device that are in a sample together."""
 _MIN_LEARNT_DEVICES: Final = 20
 """Devices of a sample, at least, if there are as many: two of each fold."""
 _US_PER_DAY: Final = 86_400 * US_PER_S
@@ -43,8 +46,15 @@ class Devices(Protocol):
         """Call a function with the pairs of all devices, some devices at a time; results in any order."""
         ...
 
-    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
-        """Return the pairs of chosen devices in this process, with their numbers in a fleet."""
+    def total(self, function: Callable[[Pairs], list[Result]]) -> list[Result]:
+        """Call a function that returns numbers or sums; add each over all devices.
+
+        Tasks add the results, so what comes back does not grow with the devices.
+        """
+        ...
+
+    def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
+        """Return the pairs of a sample in this process, with the numbers of its devices in a fleet."""
         ...
 
 
@@ -138,6 +148,46 @@ class Fleet(DeviceCounts):
         chosen[order] = (before < most) | (np.arange(len(order)) < _MIN_LEARNT_DEVICES)
         return chosen
 
+    def sample_pairs(self, seed: int, most: int) -> Sample:
+        """Draw devices until they have as many pairs, and a part of the reads of those with many.
+
+        A few devices with very many pairs would not fit into memory: if all have more than twice as many as
+        wanted, the largest ones have an equal share of these.
+        """
+        chosen = self.sample(seed, most)
+        every = np.ones(len(self.ids), dtype=np.int64)
+        pairs = np.sort(self.examples[chosen])
+        if pairs.sum() > 2 * most:
+            # What each may have if the smaller ones have all of theirs.
+            left = most - (np.cumsum(pairs) - pairs)
+            share = max(int(np.max(left // np.arange(len(pairs), 0, -1))), 1)
+            every = np.maximum(-(-self.examples // share), 1)
+        first = (_drawn(self.ids, seed) % every.astype(np.uint64)).astype(np.int64)
+        return Sample(chosen, every, first)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Devices of a fleet, and which of their reads.
+
+    Of the blocks of 512 consecutive reads of a device it has each ``every``-th, from ``first`` on. All are of
+    shape (devices,).
+    """
+
+    chosen: NDArray[np.bool_]
+    every: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all reads of the chosen devices are in it."""
+        return bool((self.every[self.chosen] == 1).all())
+
+    def has(self, device: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which reads are in it, by the device's number and their own among the device's."""
+        is_in: NDArray[np.bool_] = number // SAMPLED_BLOCK % self.every[device] == self.first[device]
+        return is_in & self.chosen[device]
+
 
 def _drawn(ids: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """Return a random number of each id."""
@@ -156,7 +206,7 @@ def open_devices(labels: Any, reads: Any, positions: Any = None) -> Iterator[Dev
         What was written, for features of density.
     """
     if isinstance(labels, pa.Table) or isinstance(reads, pa.Table):
-        yield _Here(Pairs.of(labels, reads, positions))
+        yield LocalDevices(Pairs.of(labels, reads, positions))
         return
     from mudkit.pipeline.devices import rows_by_device  # loads Spark
 
@@ -164,8 +214,18 @@ def open_devices(labels: Any, reads: Any, positions: Any = None) -> Iterator[Dev
         yield _Spread(rows, positions)
 
 
+def no_reads() -> TraceContentError:
+    """Return the error for a trace without reads."""
+    return TraceContentError(
+        "There are no reads to replay.",
+        found="a trace without reads",
+        expected="at least one read",
+        remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
+    )
+
+
 @dataclass(frozen=True)
-class _Here:
+class LocalDevices:
     """Reads in this process."""
 
     pairs: Pairs
@@ -174,9 +234,17 @@ class _Here:
         """Call the function with all devices."""
         return [function(self.pairs)]
 
-    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
-        """Return the pairs of chosen devices; numbers are the same."""
-        return self.pairs if chosen.all() else self.pairs.of_readers(np.flatnonzero(chosen))
+    def total(self, function: Callable[[Pairs], list[Result]]) -> list[Result]:
+        """Call the function with all devices."""
+        return function(self.pairs)
+
+    def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
+        """Return the pairs of a sample; numbers are the same."""
+        if sample.chosen.all() and sample.is_whole:
+            return self.pairs
+        device = self.pairs.device
+        number = np.arange(len(device)) - np.searchsorted(device, device)
+        return self.pairs.of_reads(sample.has(device, number))
 
 
 @dataclass(frozen=True)
@@ -191,16 +259,36 @@ class _Spread:
         results: list[Result] = self.rows.map(_OfRows(function))
         return results
 
-    def gather(self, fleet: Fleet, chosen: NDArray[np.bool_]) -> Pairs:
-        """Collect the pairs of chosen devices."""
-        names = None if chosen.all() else fleet.names.filter(pa.array(chosen))
-        pairs = pairs_of_rows(self.rows.collect(names))
+    def total(self, function: Callable[[Pairs], list[Result]]) -> list[Result]:
+        """Call the function in tasks, and add what these have added."""
+        sums: list[Result] = self.rows.join(_OfRows(function), _add_each)
+        return sums
+
+    def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
+        """Collect the pairs of a sample."""
+        chosen = pa.array(sample.chosen)
+        if sample.is_whole:
+            names = None if sample.chosen.all() else fleet.names.filter(chosen)
+            rows = self.rows.collect(names)
+        else:
+            columns = {
+                "device": fleet.names,
+                "every": pa.array(sample.every),
+                "first": pa.array(sample.first),
+            }
+            rows = self.rows.collect_blocks(pa.table(columns).filter(chosen), SAMPLED_BLOCK)
+        pairs = pairs_of_rows(rows)
         written = None
         if self.positions is not None:
             numbers = {name: number for number, name in enumerate(fleet.names.to_pylist())}
             written = WrittenPlaces.of(self.positions, numbers)
         number = fleet.numbers(pairs.ids)
         return replace(pairs, device=number[pairs.device], ids=fleet.ids, names=fleet.names, written=written)
+
+
+def _add_each(sums: list[Any], others: list[Any]) -> list[Any]:
+    """Add two lists of sums, each to its own."""
+    return [one + other for one, other in zip(sums, others, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -256,7 +344,7 @@ def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
         The result of ``pipeline.label_writes``, and the positions that were labelled.
     """
     if isinstance(first_reads, pa.Table) or isinstance(positions, pa.Table):
-        yield _WritesHere(Writes.of(first_reads, positions))
+        yield LocalWriters(Writes.of(first_reads, positions))
         return
     from mudkit.pipeline.devices import writes_by_device  # loads Spark
 
@@ -265,7 +353,7 @@ def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
 
 
 @dataclass(frozen=True)
-class _WritesHere:
+class LocalWriters:
     """Writes in this process."""
 
     writes: Writes

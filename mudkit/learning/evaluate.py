@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.learning.bound import device_sends, divide_budget, schedule
+from mudkit.learning.bound import device_sends, divide_budget, schedule, within_budget
 from mudkit.learning.costs import Costs, read_costs
-from mudkit.learning.devices import MAX_LEARNT_PAIRS, Devices, Fleet, count_pairs, open_devices
+from mudkit.learning.devices import MAX_LEARNT_PAIRS, Devices, Fleet, count_pairs, no_reads, open_devices
 from mudkit.learning.measures import Measures, changes, closed, shares, sums_by
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
@@ -100,14 +100,9 @@ def evaluate_reads(
     with open_devices(labels, reads, positions) as devices:
         fleet = Fleet.of(devices.map(count_pairs))
         if not len(fleet.ids):
-            raise TraceContentError(
-                "There are no reads to replay.",
-                found="a trace without reads",
-                expected="at least one read",
-                remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
-            )
+            raise no_reads()
         begins_us = None if folds == "device" else _begin_test(fleet.days)
-        study = _Study(devices, fleet, _Tested(completeness, begins_us), seed)
+        study = _Study(devices, fleet, Tested(completeness, begins_us), seed)
         learnt, learnt_devices = study.learn(policies)
         reference = next((p for p in policies if isinstance(p, FixedRule)), None)
         replayed = study.with_bounds(learnt, reference)
@@ -144,7 +139,7 @@ def _begin_test(days: NDArray[np.int64]) -> int:
 
 
 @dataclass(frozen=True)
-class _Tested:
+class Tested:
     """Reads that are tested, and what stale means; before ``begins_us`` nothing is cached."""
 
     completeness: float | None
@@ -177,11 +172,17 @@ class _OutOfFold:
 
 
 @dataclass(frozen=True)
-class _Hindsight:
+class Hindsight:
     """Stale answers of each device of a fleet, for the fewest sends of all."""
 
     fleet: Fleet
     spent: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, fleet: Fleet, tables: Sequence[NDArray[np.int32]], budget: int) -> Hindsight:
+        """Divide stale answers among the devices of a fleet, by :func:`sends_by_stale` of them or more."""
+        spent = divide_budget([within_budget(table, budget) for table in tables], budget)
+        return cls(fleet, np.array(spent, dtype=np.int64))
 
     def replay(self, pairs: Pairs, is_stale: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the schedule of some devices: see :func:`~mudkit.learning.bound.schedule`."""
@@ -194,7 +195,7 @@ class _Hindsight:
 class _StaleAnswers:
     """Number of stale answers of a rule."""
 
-    tested: _Tested
+    tested: Tested
     rule: FixedRule
 
     def __call__(self, pairs: Pairs) -> int:
@@ -206,7 +207,7 @@ class _StaleAnswers:
 class _SendsByStale:
     """Fewest sends of each device by stale answers: see :func:`~mudkit.learning.bound.device_sends`."""
 
-    tested: _Tested
+    tested: Tested
     budget: int
 
     def __call__(self, pairs: Pairs) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
@@ -216,12 +217,21 @@ class _SendsByStale:
         return ids, [device_sends(tested, is_stale, rows, self.budget) for rows in devices]
 
 
+def sends_by_stale(devices: Devices, fleet: Fleet, tested: Tested, budget: int) -> list[NDArray[np.int32]]:
+    """Return the fewest sends of each device of a fleet by stale answers, up to a budget."""
+    tables = [np.zeros(1, dtype=np.int32)] * len(fleet.names)
+    for ids, of_devices in devices.map(_SendsByStale(tested, budget)):
+        for number, table in zip(fleet.numbers(ids).tolist(), of_devices, strict=True):
+            tables[number] = table
+    return tables
+
+
 @dataclass(frozen=True)
 class _Measure:
     """Sums of the measures of each policy by device, over its reads in the order of their times."""
 
-    tested: _Tested
-    policies: tuple[Policy | _Hindsight, ...]
+    tested: Tested
+    policies: tuple[Policy | Hindsight, ...]
     matrix: NDArray[np.float64]
     radio: RadioModel
 
@@ -230,7 +240,7 @@ class _Measure:
         present, device = np.unique(tested.device, return_inverse=True)
         sums = np.zeros((len(self.policies), len(present), len(READ_MEASURES)))
         for policy, of_policy in zip(self.policies, sums, strict=True):
-            if isinstance(policy, _Hindsight):
+            if isinstance(policy, Hindsight):
                 served = policy.replay(tested, is_stale)
             else:
                 served = replay(tested, policy.local(tested))
@@ -245,7 +255,7 @@ class _Study:
 
     devices: Devices
     fleet: Fleet
-    tested: _Tested
+    tested: Tested
     seed: int
 
     def learn(self, policies: Sequence[Policy | Learner | Bound]) -> tuple[list[Policy | Bound], int]:
@@ -253,8 +263,8 @@ class _Study:
         learners = [policy for policy in policies if isinstance(policy, Learner)]
         if not learners:
             return [policy for policy in policies if not isinstance(policy, Learner)], 0
-        chosen = self.fleet.sample(self.seed, MAX_LEARNT_PAIRS)
-        sample = self.devices.gather(self.fleet, chosen)
+        drawn = self.fleet.sample_pairs(self.seed, MAX_LEARNT_PAIRS)
+        sample = self.devices.gather(self.fleet, drawn)
         if self.tested.begins_us is not None:
             sample = sample.before(self.tested.begins_us)
         stale = sample.are_stale(self.tested.completeness)
@@ -266,11 +276,11 @@ class _Study:
                 learnt.append(policy.learn(sample, stale, "day"))
             else:
                 learnt.append(_learn_out_of_fold(policy, sample, stale, self.fleet.ids))
-        return learnt, int(chosen.sum())
+        return learnt, int(drawn.chosen.sum())
 
     def with_bounds(
         self, policies: Sequence[Policy | Bound], reference: FixedRule | None
-    ) -> tuple[Policy | _Hindsight, ...]:
+    ) -> tuple[Policy | Hindsight, ...]:
         """Put the schedule with the fewest sends in place of each bound."""
         bounds = [policy for policy in policies if isinstance(policy, Bound)]
         if not bounds:
@@ -280,14 +290,8 @@ class _Study:
             as_rule = sum(self.devices.map(_StaleAnswers(self.tested, reference)))
         reads = self.tested_reads()
         budgets = [as_rule if of.stale_share is None else int(of.stale_share * reads) for of in bounds]
-        tables = [np.zeros(1, dtype=np.int32)] * len(self.fleet.names)
-        for ids, of_devices in self.devices.map(_SendsByStale(self.tested, max(budgets))):
-            for number, table in zip(self.fleet.numbers(ids).tolist(), of_devices, strict=True):
-                tables[number] = table
-        schedules = iter(
-            _Hindsight(self.fleet, np.array(divide_budget(tables, budget), dtype=np.int64))
-            for budget in budgets
-        )
+        tables = sends_by_stale(self.devices, self.fleet, self.tested, max(budgets))
+        schedules = iter(Hindsight.of(self.fleet, tables, budget) for budget in budgets)
         return tuple(next(schedules) if isinstance(policy, Bound) else policy for policy in policies)
 
     def tested_reads(self) -> int:
@@ -297,7 +301,7 @@ class _Study:
         return sum(self.devices.map(_CountTested(self.tested)))
 
     def measure(
-        self, policies: tuple[Policy | _Hindsight, ...], matrix: NDArray[np.float64], radio: RadioModel
+        self, policies: tuple[Policy | Hindsight, ...], matrix: NDArray[np.float64], radio: RadioModel
     ) -> tuple[list[Measures], int]:
         """Measure policies over all reads, and over each of ten groups of devices; and count the reads.
 
@@ -323,7 +327,7 @@ class _Study:
 class _CountTested:
     """Number of reads that are tested."""
 
-    tested: _Tested
+    tested: Tested
 
     def __call__(self, pairs: Pairs) -> int:
         return len(self.tested.of(pairs)[0].device)

@@ -104,7 +104,7 @@ def evaluate_writes(
         requests = ReadRequests.of(reads)
         fleet = Fleet.of(writers.map(count_writes))
         if completeness is not None and completeness < 1:
-            requests = _counted(writers, requests)
+            requests = with_counted_points(writers, requests)
         study = _WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
         turns = _turns(fleet, folds, repeats)
         measured = []
@@ -181,13 +181,14 @@ class _CountPoints:
 
 
 @dataclass(frozen=True)
-class _CountLate:
+class CountLate:
     """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
 
     requests: ReadRequests
     completeness: float | None
 
     def __call__(self, late: pa.Table) -> pa.Table:
+        """Count the late points of some rows of :data:`LATE`."""
         counts = [COUNTS.empty_table()]
         for policy in pc.unique(late["policy"]).to_pylist():
             rows = late.filter(pc.equal(late["policy"], policy))
@@ -207,13 +208,13 @@ def _counts_of(policy: int, by_read: NDArray[np.int64], first: int) -> pa.Table:
     return pa.table(columns, names=COUNTS.names).cast(COUNTS)
 
 
-def _counted(writers: Writers, requests: ReadRequests) -> ReadRequests:
+def with_counted_points(writers: Writers, requests: ReadRequests) -> ReadRequests:
     """Count the points of other devices in all answers."""
     counts = writers.count(_CountPoints(requests))
-    return replace(requests, others=_by_read(counts, 0, len(requests.table)))
+    return replace(requests, others=counts_by_read(counts, 0, len(requests.table)))
 
 
-def _by_read(counts: pa.Table, policy: int, reads: int) -> NDArray[np.int64]:
+def counts_by_read(counts: pa.Table, policy: int, reads: int) -> NDArray[np.int64]:
     """Return the counts of a policy by read."""
     of_policy = counts.filter(pc.equal(counts["policy"], policy))
     by_read = np.zeros(reads, dtype=np.int64)
@@ -258,12 +259,12 @@ class _SendTested:
             taken = self.radio.messages(device, at_us, count)
             spent = np.column_stack([np.ones(len(device)), count, taken.bytes, taken.radio_mj])
             of_policy[:] = sums_by(np.searchsorted(present, device), spent, len(present))
-            late.append(_late_writes(number, tested, sent_us))
+            late.append(late_writes(number, tested, sent_us))
         rows = np.bincount(np.searchsorted(present, tested.device), minlength=len(present))
         return (ids, rows, sums), pa.concat_tables(late)
 
 
-def _late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.Table:
+def late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.Table:
     """Return the writes that a policy sends after another device has read them."""
     rows = np.flatnonzero(sent_us > writes.first_us)
     late = writes.take(rows)
@@ -314,8 +315,8 @@ class _WriteStudy:
         if bound.match is None:
             return _FirstReads(None)
         send = _SendTested(turn, (bound.match,), self.radio)
-        _, late = self.writers.late(send, _CountLate(self.requests, None))
-        given_up = _by_read(late, 0, len(self.requests.table)) > 0
+        _, late = self.writers.late(send, CountLate(self.requests, None))
+        given_up = counts_by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
     def measure(self, policies: tuple[BatchPolicy, ...], turn: _Turn) -> tuple[list[list[float]], int]:
@@ -323,7 +324,7 @@ class _WriteStudy:
 
         Sums are added by device in the order of their names.
         """
-        count = _CountLate(self.requests, self.completeness)
+        count = CountLate(self.requests, self.completeness)
         replays, late = self.writers.late(_SendTested(turn, policies, self.radio), count)
         order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
         writes = int(sum(rows.sum() for _, rows, _ in replays))
@@ -332,7 +333,9 @@ class _WriteStudy:
         measured = []
         for number, of_policy in enumerate(sums):
             messages, points, *of_radio = (sums_by(nothing, of_policy, 1)[0] / writes).tolist()
-            lacking = self.requests.lack(_by_read(late, number, len(self.requests.table)), self.completeness)
+            lacking = self.requests.lack(
+                counts_by_read(late, number, len(self.requests.table)), self.completeness
+            )
             measured.append([messages, points, float(lacking.mean()), *of_radio])
         return measured, writes
 

@@ -135,9 +135,9 @@ class Pairs:
         kept = known and known.take(np.isin(known.device, devices) | (known.device < 0))
         return self._of(np.isin(self.device, devices), kept)
 
-    def of_readers(self, devices: NDArray[np.int64]) -> Pairs:
-        """Return the reads of these devices, and all that was written."""
-        return self._of(np.isin(self.device, devices), self.written)
+    def of_reads(self, reads: NDArray[np.bool_]) -> Pairs:
+        """Return some reads, and all that was written."""
+        return self._of(reads, self.written)
 
     def _of(self, reads: NDArray[np.bool_], written: WrittenPlaces | None) -> Pairs:
         number = np.cumsum(reads) - 1

@@ -253,7 +253,7 @@ class IngestWork:
         tally, job = Tally(), self.job
         with (
             PartWriter(job, f"{job.work}/rejected", name) as aside,
-            PartWriter(job, f"{job.work}/{_ROWS}", name) as rows,
+            PartWriter(job, f"{job.work}/{_ROWS}", name, is_scratch=True) as rows,
         ):
             waiting: list[pa.Table] = []
             for batch in parsed:

@@ -27,13 +27,15 @@ from mudkit.trace.schema import SCHEMAS, epoch_us
 
 _US_PER_DAY = 86_400_000_000
 _EPOCH = dt.date(1970, 1, 1)
+_SCRATCH_GROWTH = 1.5
+"""Size of rows in an intermediate file, which is written fast, beside that in the trace, about."""
 _MERGED_BYTES = 32 << 20  # of one task, unless a file has more
 _HELD_ROWS = 4 * GROUP_ROWS
 _ORDER = {"positions": ("ts", "device"), "reads": ("ts", "device", "read_id")}
 
 
 class Span(NamedTuple):
-    """A row group of an intermediate file: the times of its rows, both included, and its size."""
+    """A row group of an intermediate file: the times of its rows, both included, and its size in a trace."""
 
     file: str
     low_us: int
@@ -67,7 +69,7 @@ def write_by_date(job: Job, name: str, rows: pa.Table, label: str, max_rows: int
     rows = _sorted(name, rows.cast(SCHEMAS[name]))
     days = epoch_us(rows["ts"]) // _US_PER_DAY
     edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(rows)]
-    with PartWriter(job, f"{job.work}/{name}", label) as writer:
+    with PartWriter(job, f"{job.work}/{name}", label, is_scratch=True) as writer:
         for first, last in pairwise(edges):
             for begin in range(first, last, max_rows):
                 writer.write(rows.slice(begin, min(max_rows, last - begin)))
@@ -84,6 +86,7 @@ def spans(job: Job, file: File) -> list[Span]:
         group = metadata.row_group(number)
         of_ts = group.column(column).statistics
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+        size = round(size / _SCRATCH_GROWTH)
         row_groups.append(Span(file.name, of_ts.min_raw, of_ts.max_raw, group.num_rows, size))
     return row_groups
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.pipeline._progress import progress
@@ -28,6 +28,7 @@ _OUTCOME_DDL = "failed BOOLEAN, result BINARY"
 _READ = ("read_id", "device", "ts", "lat", "lon", "window_s")
 _WRITE = ("device", "ts")
 _SENT_ROWS = 1 << 17
+_JOINING_TASKS = 4
 _LABEL = ("read_id", "cached_read_id", "points", "others", "missing", "completeness")
 
 
@@ -55,6 +56,35 @@ class DeviceRows:
         with progress(spark, "devices"):
             outcomes = self.frame.mapInArrow(run, _OUTCOME_DDL).toArrow()
         return [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
+
+    def join(self, function: Callable[[pa.Table], Any], join: Callable[[Any, Any], Any]) -> Any:
+        """Call a function in tasks, as :meth:`map` does; join what it returns.
+
+        A task joins its results, then some tasks those of all, so this process receives a few results for any
+        number of devices. Returns None if there are no rows.
+
+        Parameters
+        ----------
+        function : callable
+            Function of the rows of some devices.
+        join : callable
+            Function of two results, which may be joined in any order.
+        """
+        task_rows = self.task_rows
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from _joined(map(function, whole_devices(batches, task_rows)), join)
+
+        def run_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from _joined(_results(batches), join)
+
+        spark = self.frame.sparkSession
+        provide(spark)
+        joined = self.frame.mapInArrow(run, _OUTCOME_DDL).repartition(_JOINING_TASKS)
+        with progress(spark, "devices"):
+            outcomes = joined.mapInArrow(run_again, _OUTCOME_DDL).toArrow()
+        results = list(_results(outcomes.to_batches()))
+        return reduce(join, results) if results else None
 
     def map_rows(
         self,
@@ -122,6 +152,30 @@ class DeviceRows:
         with progress(frame.sparkSession, "sample"):
             return frame.toArrow()
 
+    def collect_blocks(self, devices: pa.Table, block: int) -> pa.Table:
+        """Return the rows of some reads of some devices, and of their pairs.
+
+        Parameters
+        ----------
+        devices : pyarrow.Table
+            ``device, every, first``: of blocks of reads, in the order of their times and ids, each
+            ``every``-th one, from ``first`` on.
+        block : int
+            Reads of a block.
+        """
+        frame = self.frame
+        of_device = F.broadcast(frame.sparkSession.createDataFrame(devices))
+        number = F.row_number().over(Window.partitionBy("device").orderBy("ts", "read_id")) - 1
+        reads = frame.where("cached_read_id IS NULL").join(of_device, "device")
+        reads = reads.withColumn("number", number).where(f"number DIV {block} % every = first")
+        kept = reads.select("read_id")
+        cached = kept.select(F.col("read_id").alias("cached_read_id"))
+        alone = frame.where("cached_read_id IS NULL").join(kept, "read_id", "left_semi")
+        pairs = frame.where("cached_read_id IS NOT NULL").join(kept, "read_id", "left_semi")
+        pairs = pairs.join(cached, "cached_read_id", "left_semi")
+        with progress(frame.sparkSession, "sample"):
+            return alone.unionByName(pairs).toArrow()
+
 
 @contextmanager
 def rows_by_device(labels: DataFrame, reads: DataFrame) -> Iterator[DeviceRows]:
@@ -143,11 +197,7 @@ def rows_by_device(labels: DataFrame, reads: DataFrame) -> Iterator[DeviceRows]:
     """
     require_columns(reads, "reads", _READ[1:])
     require_columns(labels, "labels", _LABEL)
-    if "read_id" not in reads.columns:
-        provide(reads.sparkSession)
-        schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in reads.schema)
-        reads = reads.mapInArrow(_with_ids, f"read_id BIGINT, {schema}")
-    rows = labels.select(*_LABEL).join(reads.select(*_READ), "read_id", "full_outer")
+    rows = labels.select(*_LABEL).join(with_read_ids(reads).select(*_READ), "read_id", "full_outer")
     with _by_device(rows, ["device"], _LABEL_ROWS) as kept:
         yield kept
 
@@ -188,8 +238,35 @@ def _by_device(rows: DataFrame, order: list[str], task_rows: int) -> Iterator[De
         kept.unpersist()
 
 
-def _with_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add the ids of reads."""
+def _joined(results: Iterator[Any], join: Callable[[Any, Any], Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the outcome of joining results, or the first error; None without any."""
+
+    def join_all() -> Any:
+        return reduce(lambda one, other: other if one is None else join(one, other), results, None)
+
+    row = outcome_of(join_all)
+    yield from pa.Table.from_pylist([row], schema=_OUTCOME).to_batches()
+
+
+def _results(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """Yield the results of outcomes, or raise the first error."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            result = result_of(**row, item="some devices")
+            if result is not None:
+                yield result
+
+
+def with_read_ids(reads: DataFrame) -> DataFrame:
+    """Return the reads with their ``read_id``, which is added if it is missing."""
+    if "read_id" in reads.columns:
+        return reads
+    provide(reads.sparkSession)
+    schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in reads.schema)
+    return reads.mapInArrow(_add_ids, f"read_id BIGINT, {schema}")
+
+
+def _add_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = pa.Table.from_batches([batch])
         yield from table.add_column(0, "read_id", pa.array(read_ids(table))).to_batches()

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.pipeline.coverage import NOTHING, Reads
+from mudkit.pipeline.devices import whole_devices, with_read_ids
 from mudkit.pipeline.executors import merged_batches, provide
+from mudkit.pipeline.slices import MAX_SENT_READS, READ_COLUMNS, cut_time, map_slices
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.options import MAX_WINDOW_S
 from mudkit.trace.schema import POSITIONS
@@ -31,6 +33,15 @@ _PARTIAL = pa.schema(
     ]
 )
 _PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, others BIGINT, missing BIGINT"
+_SHARED = pa.schema(
+    [*(_PARTIAL.field(i) for i in range(4)), ("shared", pa.int64()), ("is_label", pa.bool_())]
+)
+_SHARED_DDL = (
+    "read_id BIGINT, cached_read_id BIGINT, points BIGINT, others BIGINT, shared BIGINT, is_label BOOLEAN"
+)
+_DEVICE_READS = 1 << 17
+"""Reads of whole devices of which labels are listed at once, but for one device that has more."""
+_LISTED_READS = 1 << 11
 
 
 @check_arguments(types=False)
@@ -42,8 +53,10 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     ``(t_p - window, t_p]``. What the device wrote itself it holds: such points are part of the answer, but
     only those of other devices can be missing, and only they count for the completeness. Counts are exact.
     A cached answer serves at most the next 360 reads of its device, so that a device that reads each second
-    has a bounded number of pairs. Reads are sent with the job (about 60 bytes each); positions are read once,
-    best in order of time, as in a trace folder.
+    has a bounded number of pairs. Up to half a million reads
+    (:data:`~mudkit.pipeline.slices.MAX_SENT_READS`) are sent with the job, about 60 bytes each; positions are
+    then read once, best in order of time, as in a trace folder. More reads meet the positions of their times
+    in tasks, by a shuffle of both.
 
     Parameters
     ----------
@@ -71,15 +84,17 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
         The horizon is not a number over 0.
     """
     check_horizon(horizon_s)
-    prepared = _prepared(reads, horizon_s)
-    if not len(prepared.ids):
+    sent = _sent_reads(reads)
+    if sent is None:
+        return _spread_labels(positions, reads, horizon_s)
+    if not len(sent):
         raise TraceContentError(
             "There are no reads to label.",
             found="a table of reads without rows",
             expected="at least one read",
             remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
         )
-    return labels_of(positions, prepared)
+    return labels_of(positions, Reads.of(sent, horizon_s))
 
 
 def check_horizon(horizon_s: float) -> None:
@@ -105,9 +120,80 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
     counts = ["points", "others", "missing"]
     total = sums.agg(*(F.sum(name).alias(name) for name in counts))
+    return _with_completeness(total)
+
+
+def _with_completeness(labels: DataFrame) -> DataFrame:
     others, missing = F.col("others"), F.col("missing")
     share = F.when(others == 0, 1.0).otherwise((others - missing) / others)
-    return total.select("read_id", "cached_read_id", *counts, share.alias("completeness"))
+    return labels.select(*_PARTIAL.names, share.alias("completeness"))
+
+
+def _spread_labels(positions: DataFrame, reads: DataFrame, horizon_s: float) -> DataFrame:
+    """Label reads that are not sent: positions and reads of the same time meet in tasks.
+
+    Tasks count for each read the points of its answer, and for each pair those of other devices that both
+    answers have. Which pairs there are follows from the reads of each device alone.
+    """
+    require_columns(positions, "positions", _POINT)
+    reads = with_read_ids(reads).select(*READ_COLUMNS)
+
+    def list_labels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in whole_devices(batches, _DEVICE_READS):
+            yield from _list_labels(Reads.of(table, horizon_s))
+
+    slices = cut_time(positions, reads, reads.count())
+    shared = map_slices(
+        positions.select(*_POINT), reads, slices, _count_shared, _SHARED_DDL, horizon_s=horizon_s
+    )
+    by_device = reads.repartition("device").sortWithinPartitions("device")
+    listed = by_device.mapInArrow(list_labels, _SHARED_DDL)
+    counts = [F.sum(name).alias(name) for name in ("points", "others", "shared")]
+    sums = shared.unionAll(listed).groupBy("read_id", "cached_read_id")
+    of_read, is_own = Window.partitionBy("read_id"), F.col("cached_read_id").isNull()
+    points, others = (F.max(F.when(is_own, F.col(name))).over(of_read) for name in ("points", "others"))
+    labels = (
+        sums.agg(*counts, F.bool_or("is_label").alias("is_label"))
+        .withColumns({"points": points, "others": others})
+        .where("is_label")
+    )
+    return _with_completeness(labels.withColumn("missing", F.col("others") - F.col("shared")))
+
+
+def _count_shared(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Count the points of answers, and those of other devices that a cached answer has, too."""
+    for counts in reads.count(reads.points_of(points)):
+        if counts.cached is None:
+            nothing = np.zeros(len(counts.read), dtype=np.int64)
+            yield from _shared(counts.read, None, counts.points, counts.others, nothing, is_label=False)
+        else:
+            both = counts.others - counts.missing
+            some = np.flatnonzero(both)
+            nothing = np.zeros(len(some), dtype=np.int64)
+            of_both = counts.read[some], counts.cached[some]
+            yield from _shared(*of_both, nothing, nothing, both[some], is_label=False)
+
+
+def _list_labels(reads: Reads) -> Iterator[pa.RecordBatch]:
+    """Yield every label of the reads of some devices, with counts of zero."""
+    for first in range(0, len(reads.ids), _LISTED_READS):
+        past = min(first + _LISTED_READS, len(reads.ids))
+        read, cached = reads.pairs(first, past)
+        for ids, of in ((reads.ids[first:past], None), (reads.ids[read], reads.ids[cached])):
+            nothing = np.zeros(len(ids), dtype=np.int64)
+            yield from _shared(ids, of, nothing, nothing, nothing, is_label=True)
+
+
+def _shared(
+    read: NDArray[np.int64],
+    cached: NDArray[np.int64] | None,
+    *counts: NDArray[np.int64],
+    is_label: bool,
+) -> Iterator[pa.RecordBatch]:
+    of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
+    labelled = pa.array(np.full(len(read), is_label))
+    table = pa.table([pa.array(read), of, *map(pa.array, counts), labelled], schema=_SHARED)
+    yield from table.to_batches(max_chunksize=_FLUSH_LABELS)
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,8 +241,8 @@ def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     The answer of a read at ``t`` has the positions in its box with times in ``(t - window, t]``, also one at
     the time of the read. A device holds what it wrote itself, so its own reads do not wait for it. Of several
     first reads at the same time it is the one with the smallest ``read_id``. The result is exact. A write may
-    wait in a batch for ``first_read_ts - ts`` unnoticed (Mobius 6). Reads are sent with the job (about 60
-    bytes each); positions are read once, best in order of time, as in a trace folder.
+    wait in a batch for ``first_read_ts - ts`` unnoticed (Mobius 6). Reads are sent with the job, or put
+    together with the positions of their times, as by :func:`label_reads`.
 
     Parameters
     ----------
@@ -176,14 +262,21 @@ def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     TraceContentError
         Columns are missing.
     """
-    return writes_of(positions, _prepared(reads))
+    sent = _sent_reads(reads)
+    if sent is not None:
+        return writes_of(positions, Reads.of(sent))
+    require_columns(positions, "positions", _POINT)
+    reads = with_read_ids(reads).select(*READ_COLUMNS)
+    slices = cut_time(positions, reads, reads.count())
+    return map_slices(positions.select(*_POINT), reads, slices, _label_table, _LABELS, horizon_s=0.0)
 
 
-def _prepared(reads: DataFrame, horizon_s: float = 0.0) -> Reads:
-    columns = ("device", "ts", "lat", "lon", "box_km", "window_s")
-    require_columns(reads, "reads", columns)
+def _sent_reads(reads: DataFrame) -> pa.Table | None:
+    """Return the reads to send to all tasks; None if they are too many."""
+    require_columns(reads, "reads", READ_COLUMNS[1:])
     ids = ("read_id",) if "read_id" in reads.columns else ()
-    return Reads.of(reads.select(*ids, *columns).toArrow(), horizon_s)
+    table = reads.select(*ids, *READ_COLUMNS[1:]).limit(MAX_SENT_READS + 1).toArrow()
+    return table if len(table) <= MAX_SENT_READS else None
 
 
 def writes_of(positions: DataFrame, reads: Reads) -> DataFrame:

@@ -58,10 +58,21 @@ class PartWriter:
         Label in the files' names: sorted by it, files are in the order of the parts.
     file_bytes : int
         Size at which a file ends.
+    is_scratch : bool
+        Whether the file is only for the job's own later tasks, so that it is to be written fast, not small.
     """
 
-    def __init__(self, job: Job, folder: str, label: str, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self,
+        job: Job,
+        folder: str,
+        label: str,
+        file_bytes: int = FILE_BYTES,
+        *,
+        is_scratch: bool = False,
+    ) -> None:
         self._job, self._folder, self._label, self._file_bytes = job, folder, label, file_bytes
+        self._is_scratch = is_scratch
         self._waiting: list[pa.Table] = []
         self._stack = ExitStack()
         self._file: _OpenFile | None = None
@@ -111,7 +122,11 @@ class PartWriter:
         name = self._job.new_name(self._folder, f"{self._label}-{len(self.files):05d}")
         staging = self._stack.enter_context(new_file(self._job.path / name))
         sink = self._stack.enter_context(pa.OSFile(str(staging), "wb"))
-        writer = self._stack.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
+        form: dict[str, Any] = {"compression": "zstd"}
+        if self._is_scratch:
+            texts = [field.name for field in schema if pa.types.is_string(field.type)]
+            form = {"compression": "lz4", "use_dictionary": texts}
+        writer = self._stack.enter_context(pq.ParquetWriter(sink, schema, **form))
         self._file, self._rows = _OpenFile(name, staging, sink, writer), 0
 
     def _end_file(self) -> None:

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from mudkit import words
 from mudkit.display import Cell
+from mudkit.learning.devices import Devices, LocalDevices
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import describe_policy
-from mudkit.learning.search import Choice, recommend, replayed
+from mudkit.learning.search import Choice, replayed, search_policies
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.page import Answer
 from mudkit.report.source import TraceSource
@@ -177,7 +178,7 @@ def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
 
 def try_assumptions(
     source: TraceSource,
-    pairs: Pairs,
+    devices: Devices,
     chosen: Choice,
     *,
     completeness: float,
@@ -187,32 +188,32 @@ def try_assumptions(
 ) -> Assumptions:
     """Recommend with the reads' rule, window, box, completeness and limit halved and doubled.
 
-    ``pairs`` are those of all reads of ``source``, and ``chosen`` is what is recommended for them.
+    ``devices`` have all reads of ``source``, and ``chosen`` is what is recommended for them.
     """
     reads = _reads_to_try(source.reads)
     rows = []
 
-    def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
-        is_stale = pairs.are_stale(1.0 - missing_share)
-        of = recommend(pairs, is_stale, max_stale, folds=folds)
+    def add(assumed: str, devices: Devices, missing_share: float, max_stale: float) -> None:
+        least = 1.0 - missing_share
+        of = search_policies(devices, completeness=least, max_stale=max_stale, folds=folds)
         row: dict[str, Any] = {"assumed": assumed, "family": of.chosen.family}
         row["policy"] = describe_policy(of.chosen.policy)
-        share = of.share(of.chosen.is_fresh)
+        share = of.share(of.chosen.fresh)
         row |= {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
         if of.chosen.family == "always ask":  # by definition
             row |= {"fresh_share_low": np.nan, "fresh_share_high": np.nan}
-        kept = replayed(pairs, is_stale, chosen.family, chosen.policy, chosen.policy.local(pairs))
-        row |= {"kept_fresh_share": kept.is_fresh.mean(), "kept_stale_share": kept.is_stale.mean()}
+        (kept,) = replayed(devices, least, [(chosen.family, chosen.policy)])
+        row |= {"kept_fresh_share": kept.fresh_share, "kept_stale_share": kept.stale_share}
         row["is_kept_allowed"] = row["kept_stale_share"] <= max_stale
         rows.append(row)
 
-    def labelled(table: pa.Table) -> Pairs:
-        return Pairs.of(read_labels(source.positions, table, horizon_s), table)
+    def labelled(table: pa.Table) -> Devices:
+        return LocalDevices(Pairs.of(read_labels(source.positions, table, horizon_s), table))
 
     if len(reads) < len(source.reads):
-        pairs = labelled(reads)
+        devices = labelled(reads)
     missing_share = 1.0 - completeness
-    add("as assumed", pairs, missing_share, max_stale)
+    add("as assumed", devices, missing_share, max_stale)
     for assumed, table in _derived_anew(source, reads):
         add(assumed, labelled(table), missing_share, max_stale)
     for name, text in _SCALED:
@@ -223,13 +224,13 @@ def try_assumptions(
     for factor in (0.5, 2.0):
         share = min(factor * missing_share, 1.0)
         if share != missing_share:
-            add(f"{words.percent(share)} of the points missing", pairs, share, max_stale)
+            add(f"{words.percent(share)} of the points missing", devices, share, max_stale)
     for factor in (0.5, 2.0):
         allowed = min(factor * max_stale, 1.0)
         if allowed != max_stale:
-            add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
-    devices = pc.count_distinct(reads["device"]).as_py() if len(reads) < len(source.reads) else 0
-    return Assumptions(pd.DataFrame(rows), chosen.family, devices, source.derived_by())
+            add(f"{words.percent(allowed)} stale allowed", devices, missing_share, allowed)
+    some = pc.count_distinct(reads["device"]).as_py() if len(reads) < len(source.reads) else 0
+    return Assumptions(pd.DataFrame(rows), chosen.family, some, source.derived_by())
 
 
 def _derived_anew(source: TraceSource, reads: pa.Table) -> Iterator[tuple[str, pa.Table]]:

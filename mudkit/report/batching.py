@@ -14,6 +14,7 @@ from mudkit.errors import TraceContentError
 from mudkit.intervals import Interval
 from mudkit.learning import Batch
 from mudkit.learning.delays import GRID_MINUTES, DelaySearch, ReplayedDelay, search_delays
+from mudkit.learning.devices import LocalWriters
 from mudkit.learning.search import MIN_READS
 from mudkit.learning.trees import Folds
 from mudkit.learning.writes import ReadRequests, Writes
@@ -206,8 +207,8 @@ def study_writes(
     judged = source.reads.take(pa.array(np.arange(0, count, -(-count // _MAX_READS))))
     try:
         writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
-        requests = ReadRequests.of(judged).counted(writes)
-        search = search_delays(writes, requests, completeness=completeness, max_stale=max_stale, folds=folds)
+        limits: dict[str, Any] = {"completeness": completeness, "max_stale": max_stale, "folds": folds}
+        search = search_delays(LocalWriters(writes), ReadRequests.of(judged), **limits)
     except TraceContentError as error:
         return replace(unknown, problem=error.summary)
     replays = search.search()

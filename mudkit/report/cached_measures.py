@@ -43,7 +43,7 @@ def first_measures(study: ReadStudy) -> list[Measure]:
     rival, gaps = study.rival, study.gaps
     compared = chosen if chosen.family in ("tree", "always ask") else search.best_rule
     gap = intervals.median(gaps["gap_s"], gaps["device"], gaps["day"])
-    sent = search.share(~(chosen.is_fresh | chosen.is_stale))
+    sent = search.share(search.reads - chosen.fresh - chosen.stale)
     left_out = source.left_out
     aside = int(source.rows.loc[source.rows["what"].str.startswith("rejected"), "rows"].sum())
     of_recommendation = [
@@ -63,9 +63,9 @@ def first_measures(study: ReadStudy) -> list[Measure]:
         Measure("rival", describe_policy(rival.policy) if rival else None, "", "The policy that it is "
                 "compared with: the best rule for a tree, else a learnt tree; without a recommendation the "
                 "best that was found."),
-        share("rival_fresh_share", search.share(rival.is_fresh) if rival else None,
+        share("rival_fresh_share", search.share(rival.fresh) if rival else None,
               "Reads that the rival answers fresh, out of fold."),
-        share("rival_stale_share", search.share(rival.is_stale) if rival else None,
+        share("rival_stale_share", search.share(rival.stale) if rival else None,
               "Reads that the rival answers stale, out of fold."),
         share("rival_gain_share", search.gain(rival, compared) if rival else None, "Reads that the rival "
               "answers fresh beyond those of the best rule, or of the recommended policy if it is no rule."),
@@ -79,22 +79,22 @@ def first_measures(study: ReadStudy) -> list[Measure]:
         Measure("best_rule", None if asks else describe_policy(search.best_rule.policy), "",
                 "The best rule that keeps the limit, in words."),
         Measure("rule", describe_policy(study.rule), "", "The fixed rule in words."),
-        share("rule_fresh_share", search.share(study.fixed.is_fresh),
+        share("rule_fresh_share", search.share(study.fixed.fresh),
               "Reads that the fixed rule answers fresh."),
-        share("rule_stale_share", search.share(study.fixed.is_stale),
+        share("rule_stale_share", search.share(study.fixed.stale),
               "Reads that the fixed rule answers stale."),
         Measure("rule_limit_risk", risk(search.risk(study.fixed)), "share",
                 f"limit_risk of the fixed rule; {MIN_RISK:g} if lower."),
-        share("rule_age_fresh_share", search.share(study.rule_age.is_fresh),
+        share("rule_age_fresh_share", search.share(study.rule_age.fresh),
               "Reads that the fixed rule answers fresh at any distance."),
-        share("rule_age_stale_share", search.share(study.rule_age.is_stale),
+        share("rule_age_stale_share", search.share(study.rule_age.stale),
               "Reads that the fixed rule answers stale at any distance."),
         share("most_fresh_share", most, "Most reads that any policy could answer fresh within the limit, "
               "with hindsight."),
         Measure("devices", float(len(source.devices)), "", "Devices with positions."),
         Measure("positions", float(len(source.positions)), "", "Positions that were kept."),
         Measure("rows_set_aside", float(aside), "", "Rows that were set aside."),
-        Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
+        Measure("reads", float(search.count), "", "Reads that were replayed."),
         Measure("reads_left_out", float(left_out), "", "Reads whose windows were not recorded."),
         Measure("reads_left_out_share", left_out / max(left_out + len(source.reads), 1), "share",
                 "Of all reads, those whose windows were not recorded."),

@@ -25,6 +25,7 @@ from mudkit.learning import (
     export_policy,
     tree_nodes,
 )
+from mudkit.learning.devices import Devices, LocalDevices
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import (
     MINUTES_A_DAY,
@@ -33,7 +34,6 @@ from mudkit.learning.policies import (
     describe_policy,
     format_age,
     format_time,
-    slots_of_day,
 )
 from mudkit.learning.search import (
     MAX_RISK,
@@ -41,8 +41,8 @@ from mudkit.learning.search import (
     Choice,
     Family,
     Recommendation,
-    recommend,
     replayed,
+    search_policies,
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
@@ -50,7 +50,16 @@ from mudkit.report.assuming import Assumptions, shown_range, try_assumptions
 from mudkit.report.batching import WriteStudy, count_lacking, shown_risk
 from mudkit.report.cached_measures import first_measures
 from mudkit.report.page import Answer, FirstScreen
-from mudkit.report.policies import RULE, choose_with_hindsight, compare_policies, stale_share, try_rules
+from mudkit.report.policies import (
+    RULE,
+    TimesOfReads,
+    answers_by_place,
+    choose_with_hindsight,
+    compare_policies,
+    stale_share,
+    times_of_reads,
+    try_rules,
+)
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
@@ -79,16 +88,21 @@ _SEEN: Final = 5e-4
 class ReadStudy:
     """Recommendation for the reads of a trace, and what it depends on.
 
-    ``policies`` is the table of what was compared, ``tried`` a grid of rules. ``most_fresh`` is the largest
-    share of fresh answers that any policy could give with hindsight.
+    ``fixed`` are the answers of the fixed rule, ``rule_age`` those of its age at any distance, and ``own``
+    those of the recommended policy, chosen on all reads. ``policies`` is the table of what was compared,
+    ``tried`` a grid of rules. ``most_fresh`` is the largest share of fresh answers that any policy could give
+    with hindsight.
     """
 
     source: TraceSource
     rule: FixedRule
     completeness: float
     horizon_s: float
+    devices: Devices
     search: Recommendation
     fixed: Choice
+    rule_age: Choice
+    own: Choice
     policies: pd.DataFrame
     most_fresh: float
     tried: pd.DataFrame
@@ -99,7 +113,7 @@ class ReadStudy:
         """Recommendations under other assumptions."""
         return try_assumptions(
             self.source,
-            self.search.pairs,
+            self.devices,
             self.search.chosen,
             completeness=self.completeness,
             max_stale=self.max_stale,
@@ -130,7 +144,7 @@ class ReadStudy:
     @cached_property
     def fresh(self) -> Interval:
         """Share of the reads that it answers fresh from the cache, out of fold."""
-        return self.search.share(self.search.chosen.is_fresh)
+        return self.search.share(self.search.chosen.fresh)
 
     @property
     def saved(self) -> float:
@@ -140,7 +154,7 @@ class ReadStudy:
     @cached_property
     def stale(self) -> Interval:
         """Share of the reads that it answers stale, out of fold."""
-        return stale_share(self.search, self.search.chosen.is_stale)
+        return stale_share(self.search, self.search.chosen.stale)
 
     @cached_property
     def gain(self) -> Interval:
@@ -172,18 +186,18 @@ class ReadStudy:
 
     def _tiles(self) -> list[tuple[str, str]]:
         if not self.has_enough_reads:
-            return [(f"{len(self.search.pairs.device):,}", "reads: too few to recommend a policy")]
+            return [(f"{self.search.count:,}", "reads: too few to recommend a policy")]
         allowed = words.percent(self.max_stale)
-        of_rule = words.percent(float(self.fixed.is_fresh.mean()), 1)
+        of_rule = words.percent(self.fixed.fresh_share, 1)
         if self.family == "always ask":
-            best = max(self.search.choices, key=lambda choice: float(choice.is_fresh.mean()))
+            best = max(self.search.choices, key=lambda choice: choice.fresh_share)
             first = (
-                words.percent(float(best.is_fresh.mean()), 1),
+                words.percent(best.fresh_share, 1),
                 "of the reads are answered fresh from the cache by the best policy that was found",
             )
         else:
             first = words.percent(self.saved, 1), "of the reads get a fresh answer from the cache"
-        stale = float(self.fixed.is_stale.mean())
+        stale = self.fixed.stale_share
         second = of_rule, f"do so with the fixed rule, {describe_policy(self.rule)}"
         if stale > self.max_stale:
             text = f"are stale with the fixed rule, {describe_policy(self.rule)}; {allowed} are allowed"
@@ -193,7 +207,7 @@ class ReadStudy:
 
     def _headline(self) -> str:
         if not self.has_enough_reads:
-            return f"Nothing is recommended: {count_lacking(len(self.search.pairs.device), 'read')}"
+            return f"Nothing is recommended: {count_lacking(self.search.count, 'read')}"
         if self.family == "always ask":
             stale = f"Ask the server for every read: with at most {words.percent(self.max_stale)} stale,"
             if self.most_fresh < MIN_GAIN:
@@ -212,13 +226,13 @@ class ReadStudy:
             return []
         texts = []
         if chosen.family == "always ask":
-            best = max(search.choices[1:], key=lambda choice: float(choice.is_fresh.mean()), default=None)
+            best = max(search.choices[1:], key=lambda choice: choice.fresh_share, default=None)
             if best is None:
                 texts.append("No policy keeps the limit of stale answers with a margin.")
             else:
                 texts.append(
                     f"The best that was found, “{describe_policy(best.policy)}”, answers "
-                    f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
+                    f"{_shown(search.share(best.fresh))} fresh, and exceeds the limit of stale answers on "
                     f"other devices and days with a probability of {shown_risk(search.risk(best))}."
                 )
         else:
@@ -267,7 +281,7 @@ class ReadStudy:
             return [f"{name} gives no more{than}."]
         if search.risk(tree) > MAX_RISK:
             return [f"{name} is too likely to miss the limit ({shown_risk(search.risk(tree))})."]
-        stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, rule))
+        stale, own = (words.percent(one.stale_share, 1) for one in (tree, rule))
         return [
             f"{name} gives {_points(gain)} more{than}, with {stale} stale against {own}; to be recommended, "
             f"it must surely give more than {words.number(100 * MIN_GAIN)}."
@@ -276,8 +290,8 @@ class ReadStudy:
     def _against_rule(self) -> str:
         """Return whether the fixed rule may stay, in words."""
         rule, gain = f"The fixed rule, “{describe_policy(self.rule)}”,", self.gain
-        stale, risk = float(self.fixed.is_stale.mean()), self.search.risk(self.fixed)
-        if not (self.fixed.is_fresh | self.fixed.is_stale).any():
+        stale, risk = self.fixed.stale_share, self.search.risk(self.fixed)
+        if not (self.fixed.fresh + self.fixed.stale).any():
             shortest_s = float(self.gaps_s.min(initial=math.inf))
             if shortest_s >= 60.0 * max(self.rule.ages):
                 return f"{rule} can answer no read: two of one device are further apart than that."
@@ -287,11 +301,11 @@ class ReadStudy:
                 f"{rule} answers {words.percent(stale, 1)} stale, more than the "
                 f"{words.percent(self.max_stale)} allowed."
             )
-        gives = f"{rule} gives {words.percent(float(self.fixed.is_fresh.mean()), 1)}"
+        gives = f"{rule} gives {words.percent(self.fixed.fresh_share, 1)}"
         if not self.is_rule_allowed:
             return f"{gives}, but misses the limit on other devices with a probability of {shown_risk(risk)}."
         if not self.does_rule_stay:
-            own = float(self.search.chosen.is_stale.mean())
+            own = self.search.chosen.stale_share
             against = f"({_stale(stale)} stale against {_stale(own)})"
             if _stale(stale) == _stale(own):
                 against = f"(both {_stale(own)} stale)"
@@ -303,17 +317,11 @@ class ReadStudy:
         more = f"{_points(_negated(gain))} more" if gain.value < 0 else f"{_points(gain)} fewer"
         return f"{rule} gives {more}, and may stay."
 
-    @cached_property
-    def rule_age(self) -> Choice:
-        """The fixed rule at any distance."""
-        pairs, age = self.search.pairs, replace(self.rule, km=math.inf)
-        return replayed(pairs, self.search.is_stale, "age", age, age.local(pairs))
-
     @property
     def rival(self) -> Choice | None:
         """The tree if a rule is recommended, else the best rule, or the best that was found; None without."""
         if self.family == "always ask":
-            return max(self.search.choices[1:], key=lambda one: float(one.is_fresh.mean()), default=None)
+            return max(self.search.choices[1:], key=lambda one: one.fresh_share, default=None)
         if self.family == "tree":
             rule = self.search.best_rule
             return None if rule.family == "always ask" else rule
@@ -322,8 +330,8 @@ class ReadStudy:
     def _without_distance(self) -> str:
         """Return what the age of the fixed rule gives at any distance, to follow a comparison."""
         by_age = self.rule_age
-        fresh, stale = float(by_age.is_fresh.mean()), float(by_age.is_stale.mean())
-        if np.array_equal(by_age.is_fresh, self.fixed.is_fresh) or self.family == "always ask":
+        fresh, stale = by_age.fresh_share, by_age.stale_share
+        if np.array_equal(by_age.fresh, self.fixed.fresh) or self.family == "always ask":
             return ""
         return f"; at any distance it gives {words.percent(fresh, 1)} ({_stale(stale)} stale)"
 
@@ -397,8 +405,7 @@ class ReadStudy:
 
     def _warnings(self) -> list[str]:
         results = []
-        local = self.fixed.is_fresh | self.fixed.is_stale
-        if local.any() and not self.fixed.is_fresh.any():
+        if self.fixed.stale.any() and not self.fixed.fresh.any():
             results.append("Every answer that the fixed rule gives from the cache is stale.")
         if not self.source.has_whole_window.all():
             short = words.percent(1.0 - self.source.has_whole_window.mean())
@@ -407,7 +414,7 @@ class ReadStudy:
                 "than usual, and cached ones are stale sooner."
             )
         oldest_s = 60.0 * max(self.policy.ages) if isinstance(self.policy, FixedRule) else 0.0
-        if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
+        if oldest_s > 0.98 * self.search.longest_s > 0:
             results.append(
                 f"The recommended rule keeps answers as long as any that was looked at, "
                 f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
@@ -522,12 +529,9 @@ class ReadStudy:
             return None
         return tree_nodes(tree.policy)
 
-    def reads_by_place(self) -> pd.DataFrame:
-        """Return ``lat, lon, is_local`` (answered fresh) and ``is_stale`` of each read."""
-        pairs, chosen = self.search.pairs, self.search.chosen
-        return pd.DataFrame(
-            {"lat": pairs.lat, "lon": pairs.lon, "is_local": chosen.is_fresh, "is_stale": chosen.is_stale}
-        )
+    def reads_by_place(self, zoom: int) -> pd.DataFrame:
+        """Return ``lat, lon, reads, is_local`` (answered fresh) and ``is_stale`` of each cell of a map."""
+        return answers_by_place(self.devices, self.search, zoom)
 
     def places_answer(self, cells: pa.Table) -> Answer:
         """Return the heading of the map of cells, as :func:`mudkit.figures.hits_by_cell` counts them."""
@@ -560,8 +564,8 @@ class ReadStudy:
         """Return the largest age by time of day, where the recommended rule depends on it."""
         if not isinstance(self.policy, FixedRule) or not isinstance(self.policy.minutes, tuple):
             return None
-        pairs, slots = self.search.pairs, len(self.policy.minutes)
-        per_slot = np.bincount(slots_of_day(pairs.t_us, pairs.lon, slots), minlength=slots)
+        slots = len(self.policy.minutes)
+        per_slot = self.times.per_slot(slots)
         length = MINUTES_A_DAY // slots
         rows = [
             {
@@ -575,16 +579,18 @@ class ReadStudy:
         ]
         return pd.DataFrame(rows)
 
+    @cached_property
+    def times(self) -> TimesOfReads:
+        """Times of the reads, and their longitudes as solar time."""
+        return times_of_reads(self.devices)
+
     def times_caption(self) -> str:
         """Return which clock the times of the rule are of."""
         times = self.limits_by_time()
         has_unread = times is not None and bool((times["reads"] == 0).any())
-        lon = float(np.median(self.search.pairs.lon))
-        first = pd.Timestamp(int(self.search.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(
-            self.source.tz
-        )
-        local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
-        ahead_s = 3600.0 * (local_h - lon / 15.0)
+        first = pd.Timestamp(self.times.first_us, unit="us", tz="UTC").tz_convert(self.source.tz)
+        local = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1min")
+        ahead_s = 60.0 * (local - self.times.median_solar_min)
         unread = " The largest age of a time without reads follows from none." if has_unread else ""
         if abs(ahead_s) < 60.0:
             return f"Times are those of mean solar time.{unread}"
@@ -601,7 +607,7 @@ class ReadStudy:
             "family": self.family,
             "completeness": self.completeness,
             "max_stale": self.max_stale,
-            "reads": len(self.search.pairs.device),
+            "reads": self.search.count,
         }
         document = export_policy(self.policy, version, manifest=manifest)
         return document if isinstance(self.policy, Always) else document.up_to_age(self.horizon_s)
@@ -617,7 +623,7 @@ class ReadStudy:
 
     def savings(self) -> pd.DataFrame:
         """Return what reads take a day with each policy and without any, on average over days with rows."""
-        reads = (len(self.search.pairs.device) + self.source.left_out) / self.source.recorded_days
+        reads = (self.search.count + self.source.left_out) / self.source.recorded_days
         rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
         return pd.DataFrame(
             {
@@ -628,13 +634,10 @@ class ReadStudy:
             }
         )
 
-    @cached_property
+    @property
     def shipped(self) -> float:
         """Share of the reads that the policy chosen on all of them answers fresh."""
-        pairs, chosen = self.search.pairs, self.search.chosen
-        decisions = chosen.policy.local(pairs)
-        own = replayed(pairs, self.search.is_stale, chosen.family, chosen.policy, decisions)
-        return float(own.is_fresh.mean())
+        return self.own.fresh_share
 
     def savings_caption(self) -> str:
         """Return what the table of savings shows."""
@@ -652,7 +655,7 @@ class ReadStudy:
             )
         table = self.savings()
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
-        reads, left_out = len(self.search.pairs.device), self.source.left_out
+        reads, left_out = self.search.count, self.source.left_out
         counted = f"All {reads + left_out:,} reads count, those left out, too. " if left_out else ""
         stale_per_day = self.stale.value * (reads + left_out) / self.source.recorded_days
         stale = (
@@ -727,21 +730,32 @@ def study_reads(
     folds : {'device', 'time'}
         What policies are scored on: other devices, or other days.
     """
-    pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
-    is_stale = pairs.are_stale(completeness)
-    search = recommend(pairs, is_stale, max_stale, folds=folds)
-    fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
-    most_fresh, hindsight = choose_with_hindsight(pairs, is_stale, max_stale)
+    devices = LocalDevices(Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads))
+    search = search_policies(devices, completeness=completeness, max_stale=max_stale, folds=folds)
+    chosen = search.chosen
+    fixed, rule_age, own = replayed(
+        devices,
+        completeness,
+        [
+            ("distance and age", rule),
+            ("age", replace(rule, km=math.inf)),
+            (chosen.family, chosen.policy),
+        ],
+    )
+    most_fresh, hindsight = choose_with_hindsight(devices, completeness, max_stale)
     return ReadStudy(
         source,
         rule,
         completeness,
         horizon_s,
+        devices,
         search,
         fixed,
-        compare_policies(search, fixed, hindsight),
+        rule_age,
+        own,
+        compare_policies(devices, search, fixed, hindsight),
         most_fresh,
-        try_rules(search, rule),
+        try_rules(devices, search, rule),
         folds,
     )
 

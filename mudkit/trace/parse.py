@@ -153,18 +153,8 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
             is_contrary |= np.isnan(sign) | ((sign > 0) & (values[name] < 0))
             values[name] = np.copysign(values[name], sign)
     lat, lon = values["lat"], values["lon"]
-    with np.errstate(invalid="ignore"):
-        late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
-        outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
-        swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
-        size = np.maximum(np.abs(lat), np.abs(lon))
-        is_whole = (lat == np.rint(lat)) & (lon == np.rint(lon))
-        in_millionths = (size > 1e4) & (size <= 180e7) & is_whole
-        in_minutes = outside & _has_minutes(lat, 90) & _has_minutes(lon, 180) & ~is_whole
-        in_metres = (np.minimum(np.abs(lat), np.abs(lon)) > 180) & (
-            size < 2.1e7
-        )  # of the web's Mercator, too
-        to_360 = (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360)
+    late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
+    outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
     unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
@@ -184,33 +174,53 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         CONTRARY: is_contrary,
         UNBOUNDED: unbounded,
         LATE: late,
-        MILLIONTHS: in_millionths,
-        EXCHANGED: swapped,
-        TO_360: to_360,
-        MINUTES: in_minutes,
-        METRES: in_metres,
         OUTSIDE: outside,
     }
-    reason = np.select(list(problems.values()), list(problems), default="")
     if "speed_mps" in values:
         speed = values["speed_mps"]
-        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), TOO_FAST, reason)
+        problems[TOO_FAST] = speed > MAX_FLIGHT_MPS
         values["speed_mps"] = np.where(speed >= 0, speed, np.nan)  # negative means unknown in phones' logs
     values["lon"] = np.where(lon == 180.0, -180.0, lon)
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}
     good |= {name: pa.array(column, from_pandas=True) for name, column in values.items()}
     if "occupied" in columns.column_names:
         good["occupied"] = booleans(columns["occupied"].combine_chunks())
-    keep = reason == ""
+    is_bad = np.logical_or.reduce(list(problems.values()))
     table = pa.table(good)
     bad = REJECTED.empty_table()
-    if not keep.all():
-        aside, table = table.filter(pa.array(~keep)), table.filter(pa.array(keep))
-        raw = raw_text(columns.filter(pa.array(~keep)), batch.delimiter)
-        fields = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[~keep])}
-        bad = rejected_rows(source, rows[~keep], reason[~keep], raw, fields)
+    if is_bad.any():
+        aside, table = table.filter(pa.array(is_bad)), table.filter(pa.array(~is_bad))
+        raw = raw_text(columns.filter(pa.array(is_bad)), batch.delimiter)
+        fields = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[is_bad])}
+        of_bad = {name: problem[is_bad] for name, problem in problems.items()}
+        reason = _first_reason(of_bad, lat[is_bad], lon[is_bad])
+        bad = rejected_rows(source, rows[is_bad], reason, raw, fields)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def _first_reason(
+    problems: Mapping[str, NDArray[np.bool_]], lat: NDArray[np.float64], lon: NDArray[np.float64]
+) -> NDArray[np.str_]:
+    """Return the first problem of each row; coordinates out of range are named by what they may be."""
+    outside = problems[OUTSIDE]
+    with np.errstate(invalid="ignore"):
+        size = np.maximum(np.abs(lat), np.abs(lon))
+        is_whole = (lat == np.rint(lat)) & (lon == np.rint(lon))
+        of_outside = {
+            MILLIONTHS: (size > 1e4) & (size <= 180e7) & is_whole,
+            EXCHANGED: outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180),
+            TO_360: (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360),
+            MINUTES: outside & _has_minutes(lat, 90) & _has_minutes(lon, 180) & ~is_whole,
+            # of the web's Mercator, too
+            METRES: (np.minimum(np.abs(lat), np.abs(lon)) > 180) & (size < 2.1e7),
+        }
+    ordered = {}
+    for name, problem in problems.items():
+        if name == OUTSIDE:
+            ordered |= of_outside
+        ordered[name] = problem
+    return np.select(list(ordered.values()), list(ordered), default="")
 
 
 def _has_minutes(value: NDArray[np.float64], most: int) -> NDArray[np.bool_]:

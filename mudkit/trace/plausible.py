@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
+from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE, US_PER_S, distance_km
 
 MAX_SPEED_MPS = 70.0
 MAX_FLIGHT_MPS = 340.0
@@ -43,6 +43,7 @@ KEPT, DUPLICATE, BESIDE, TOO_FAST, NO_FIX, ELSEWHERE = range(6)
 _MAX_POWER = 4
 _ZERO_DEGREES = 1e-6
 _NEAR_DEGREES = 1.0
+_PART_ROWS = 1 << 15
 
 Velocity: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
@@ -83,10 +84,11 @@ def judge(
     is_twin = is_same & (np.diff(t_us) == 0)
     is_again = is_twin & (np.diff(lat) == 0) & (np.diff(lon) == 0)
     once = np.flatnonzero(np.append(True, ~is_again)[: len(device)])
-    edges = np.flatnonzero(np.diff(device[once])) + 1
-    kept = [np.zeros(0, dtype=np.int64)]
-    kept += [rows[_best_chain(t_us[rows], lat[rows], lon[rows])] for rows in np.split(once, edges)]
-    chosen = np.concatenate(kept)
+    chosen = _best_rows(once, device[once], t_us[once], lat[once], lon[once])
+    if len(chosen) == len(device):
+        return Judgement(
+            chosen if order is None else order[chosen], np.full(len(device), KEPT, dtype=np.int8)
+        )
     moment = np.append(0, np.cumsum(~is_twin))[: len(device)]  # the same number for one device and time
     has_kept = np.zeros(len(device), dtype=np.bool_)
     has_kept[moment[chosen]] = True
@@ -163,6 +165,66 @@ def _is_ordered(device: NDArray[np.integer], t_us: NDArray[np.int64]) -> bool:
     return bool(((step > 0) | ((step == 0) & (np.diff(t_us) > 0))).all())
 
 
+def _best_rows(
+    rows: NDArray[np.int64],
+    device: NDArray[np.integer],
+    t_us: NDArray[np.int64],
+    lat: NDArray[np.float64],
+    lon: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Return the rows of the best chain of each device.
+
+    Most devices have slow steps alone, which are judged for all of them at once: a device's own arrays are
+    small, and there are many.
+    """
+    is_slow = _are_slow_steps(t_us, lat, lon)
+    is_end = np.append(np.diff(device) != 0, True)[: len(rows)]
+    edges = np.flatnonzero(is_end) + 1
+    has_fast = np.unique(np.searchsorted(edges, np.flatnonzero(~(is_slow | is_end[:-1])), side="right"))
+    if not len(has_fast):
+        return rows
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for number in has_fast.tolist():
+        of = slice(int(edges[number - 1]) if number else 0, int(edges[number]))
+        chain = _best_chain(t_us[of], lat[of], lon[of])
+        kept[of] = False
+        kept[of.start + chain] = True
+    return rows[kept]
+
+
+def _are_slow_steps(
+    t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return whether the step from each row to the next one is slow, by parts that fit a processor's cache.
+
+    A way is no longer than along the meridian, and then along the equator: if that is clearly slow, the great
+    circle is not needed.
+    """
+    is_slow = np.zeros(max(len(t_us) - 1, 0), dtype=np.bool_)
+    for first in range(0, len(is_slow), _PART_ROWS):
+        of = slice(first, first + _PART_ROWS)
+        ends = slice(first, first + _PART_ROWS + 1)
+        around_km = KM_PER_DEGREE * (np.abs(np.diff(lat[ends])) + np.abs(np.diff(lon[ends])))
+        dt_us = np.diff(t_us[ends])
+        is_slow[of] = (dt_us > 0) & (around_km <= 0.99 * MAX_SPEED_MPS / 1000 * dt_us / US_PER_S)
+    unclear = np.flatnonzero(~is_slow)
+    is_slow[unclear] = _is_slow(t_us, lat, lon, unclear, unclear + 1)
+    return is_slow
+
+
+def _is_slow(
+    t_us: NDArray[np.int64],
+    lat: NDArray[np.float64],
+    lon: NDArray[np.float64],
+    earlier: slice | NDArray[np.int64],
+    later: slice | NDArray[np.int64] | int,
+) -> NDArray[np.bool_]:
+    """Return which steps from earlier to later rows take time, and are not faster than 70 m/s."""
+    dt_us = t_us[later] - t_us[earlier]
+    way_km = distance_km(lat[earlier], lon[earlier], lat[later], lon[later])
+    return np.asarray((dt_us > 0) & (way_km <= MAX_SPEED_MPS / 1000 * dt_us / US_PER_S))
+
+
 class _Steps:
     """Rows of a device in order of time, and the costs of steps between them."""
 
@@ -171,7 +233,7 @@ class _Steps:
         self._phi, self._lambda = np.radians(lat), np.radians(lon)
         n = len(t_us)
         self._north, self._east = np.full(n + 1, np.inf), np.full(n + 1, np.inf)
-        self.follows = self._is_slow(slice(0, n - 1), slice(1, n))
+        self.follows = _is_slow(t_us, lat, lon, slice(0, n - 1), slice(1, n))
         if not self.follows.all():
             # The velocity of the step that ends in row i is in i, of the one that starts there in i + 1.
             self._north[1:n], self._east[1:n], _ = self._velocity(slice(0, n - 1), slice(1, n))
@@ -191,7 +253,7 @@ class _Steps:
         least = worth[is_before].max() - ERROR_COST
         near = np.flatnonzero(is_before & (worth >= least))
         earlier, value = first + near, worth[near]
-        slow = self._is_slow(earlier, row)
+        slow = _is_slow(self.t_us, self.lat, self.lon, earlier, row)
         cost = np.where(slow, 0, ERROR_COST)
         if not slow.any() or value[slow].max() < worth.max():
             fast = np.flatnonzero(~slow)
@@ -203,11 +265,6 @@ class _Steps:
         left = value - cost
         place = int(np.argmax(left))
         return int(left[place]), int(earlier[place])
-
-    def _is_slow(self, earlier: slice | NDArray[np.int64], later: slice | int) -> NDArray[np.bool_]:
-        dt_us = self.t_us[later] - self.t_us[earlier]
-        way_km = distance_km(self.lat[earlier], self.lon[earlier], self.lat[later], self.lon[later])
-        return np.asarray((dt_us > 0) & (way_km <= MAX_SPEED_MPS / 1000 * dt_us / US_PER_S))
 
     def _velocity(
         self, earlier: slice | NDArray[np.int64], later: slice | NDArray[np.int64] | int

@@ -32,8 +32,8 @@ add_labels(
     }
 )
 
-Transport: TypeAlias = Literal["direct", "relay"]
-TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
+System: TypeAlias = Literal["direct", "relay"]
+SYSTEMS: Final[tuple[System, ...]] = get_args(System)
 
 
 @check_arguments(types=False)
@@ -43,7 +43,7 @@ class Inboxes(Scenario):
 
     Parameters
     ----------
-    devices, hours, link, outage, mobility, every_s, items, size_bytes, expires_s, reads, start
+    devices, hours, link, outage, mobility, every_s, items, size_bytes, expires_s, reads, start, transport
         As in :class:`mudkit.experiment.Scenario`.
     loss_share, repeat_share, delay_share, delay_s : float
         As in :meth:`mudkit.fleet.Faults.messages`.
@@ -88,7 +88,7 @@ class Inboxes(Scenario):
     def run(
         self,
         seed: int = 0,
-        transport: Transport = "relay",
+        system: System = "relay",
         *,
         record_messages: bool = True,
         record_exposure: bool = True,
@@ -98,14 +98,14 @@ class Inboxes(Scenario):
         Parameters
         ----------
         seed : int
-            Same seed: same phones, moves, outages, messages and looks, whatever the transport.
-        transport : {'direct', 'relay'}
+            Same seed: same phones, moves, outages, messages and looks, whatever the system.
+        system : {'direct', 'relay'}
             Whether a message goes straight to its receivers, and is lost if one of them has no network, or
             to a relay, which keeps it (:mod:`mudkit.systems.store_and_forward`).
         record_messages, record_exposure : bool
             As in :class:`mudkit.lab.Lab`.
         """
-        one_of("transport", transport, TRANSPORTS)
+        one_of("system", system, SYSTEMS)
         lab = build_lab(
             self,
             seed,
@@ -114,7 +114,7 @@ class Inboxes(Scenario):
             record_exposure=record_exposure,
         )
         lab.trace.description["scenario"] = self.describe()
-        phones = _Phones(self, lab, transport)
+        phones = _Phones(self, lab, system)
         names = list(lab.devices)
         activities = [
             Activity("items", self.items, names, phones.send),
@@ -124,26 +124,26 @@ class Inboxes(Scenario):
             activities.append(Activity("queries", self.queries, names, phones.query))
         schedule(lab, self.hours, activities)
         lab.run(hours=self.hours)
-        return InboxesRun(self, transport, lab)
+        return InboxesRun(self, system, lab)
 
     def compare(self, seed: int = 0) -> dict[str, dict[str, float]]:
-        """Return the measures of both transports with one seed, by name; messages are not recorded."""
+        """Return the measures of both systems with one seed, by name; messages are not recorded."""
         return {
-            transport: self.run(seed, transport, record_messages=False, record_exposure=False).measures()
-            for transport in TRANSPORTS
+            system: self.run(seed, system, record_messages=False, record_exposure=False).measures()
+            for system in SYSTEMS
         }
 
 
 class _Phones:
     """Clients of the phones, and what their users do."""
 
-    def __init__(self, plan: Inboxes, lab: Lab, transport: Transport) -> None:
+    def __init__(self, plan: Inboxes, lab: Lab, system: System) -> None:
         self._plan, self._lab, self._names = plan, lab, list(lab.devices)
         self._receivers = Stream(lab.world.seed, "receivers")
         self._sent = dict.fromkeys(self._names, 0)
         self._rows = {name: row for row, name in enumerate(self._names)}
         self._clients: dict[str, Client | DirectClient]
-        if transport == "relay":
+        if system == "relay":
             relay, self._system = Relay(lab), NAME
             self._clients = {name: Client(device, relay) for name, device in lab.devices.items()}
         else:
@@ -196,18 +196,18 @@ class InboxesRun(Displayed):
 
     Attributes
     ----------
-    plan, transport : Inboxes, str
+    plan, system : Inboxes, str
         What was run.
     lab : Lab
         The lab at the end.
     """
 
-    def __init__(self, plan: Inboxes, transport: Transport, lab: Lab) -> None:
-        self.plan, self.transport, self.lab = plan, transport, lab
+    def __init__(self, plan: Inboxes, system: System, lab: Lab) -> None:
+        self.plan, self.system, self.lab = plan, system, lab
 
     def _view(self) -> View:
         shown = self.lab._view()
-        facts = {"transport": self.transport} | dict(shown.facts) | {"seed": str(self.lab.world.seed)}
+        facts = {"system": self.system} | dict(shown.facts) | {"seed": str(self.lab.world.seed)}
         return View("InboxesRun", facts, shown.tables[:1])
 
     @cached_property

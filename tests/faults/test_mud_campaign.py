@@ -93,6 +93,11 @@ def test_result_is_independent_of_the_number_of_processes():
     assert two == one
 
 
+def test_trial_hears_of_a_removal_before_its_record():
+    """A continuous read is told that its record was removed, which has no value, while a trial waits for one."""
+    assert play(63867).problems == []
+
+
 def test_failed_run_is_a_problem_of_its_seed(monkeypatch):
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: 1 // 0)
     assert set(play_some([3]).problems) == {3}

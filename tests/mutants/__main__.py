@@ -6,9 +6,11 @@ import. One that is no mistake stands in ``survivors.toml``, with the reason.
 
 Examples: ``python tests/mutants trace learning --seed 7``, ``python tests/mutants systems.mud --all --kinds
 comparison boundary``, ``python tests/mutants trace --only "clean: clean_reads"``. Results are kept in
-``build/mutants`` until a module changes, so that an interrupted run resumes; what survives is tried again. Which
-tests reach what is measured once: delete ``build/mutants/reach.json`` after tests have changed. New tests of a file that
-reaches the function run, too.
+``build/mutants`` until a module changes, so that an interrupted run resumes; what survives is tried again.
+
+Which functions each test reaches is measured before the first trial, and again for files of tests that have changed.
+For packages that are named, the files that import them are measured; without names, all files are. Delete
+``build/mutants/reach_by_file.json`` after code has moved.
 """
 
 from __future__ import annotations
@@ -82,14 +84,16 @@ def _key(mutant: Mutant) -> str:
     return f"{hashlib.sha256(file_of(mutant.module).read_bytes()).hexdigest()[:16]} {mutant.name}"
 
 
-def try_mutants(mutants: Sequence[Mutant], workers: int, *, again: bool) -> dict[Mutant, str | None]:
-    """Try mutants of which nothing is known, or that survived; return what noticed each."""
+def try_mutants(
+    mutants: Sequence[Mutant], tests: Sequence[str], workers: int, *, again: bool
+) -> dict[Mutant, str | None]:
+    """Try mutants of which nothing is known, or that survived, with files of tests; return what noticed each."""
     known: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8")) if KNOWN.is_file() else {}
     noticed: dict[Mutant, str | None] = {mutant: known.get(_key(mutant)) for mutant in mutants}
     untried = [mutant for mutant in mutants if again or noticed[mutant] is None]
     if not untried:
         return noticed
-    reached = reach.load()
+    reached = reach.load(tests)
     plans = [trial.plan(mutant, reached) for mutant in untried]
     failed: set[str] = set()
     with tqdm(total=len(plans), unit="mutant", mininterval=1.0) as bar:
@@ -150,7 +154,8 @@ def main() -> int:
     problems: list[str] = []
     for name, mutants in chosen.items():
         begin_s = time.monotonic()
-        noticed = try_mutants(mutants, given.workers, again=given.again)
+        tests = reach.list_tests(every[name].modules if given.packages else None)
+        noticed = try_mutants(mutants, tests, given.workers, again=given.again)
         problems += list_discrepancies(noticed, listed)
         print(summary(name, noticed, listed), flush=True)
         print(f"{name}: {time.monotonic() - begin_s:.0f} s", file=sys.stderr)

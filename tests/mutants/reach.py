@@ -7,12 +7,14 @@ up. Processes that a test starts take the name from the environment, in which co
 from __future__ import annotations
 
 import ast
+import functools
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ import coverage
 import pytest
 from changes import ROOT, functions_of, list_files, module_of
 
-FILE = ROOT / "build" / "mutants" / "reach.json"
+FILE = ROOT / "build" / "mutants" / "reach_by_file.json"
 SETTINGS, TIMES = "COVERAGE_PROCESS_CONFIG", "MUDKIT_TEST_TIMES"
 """Variables with the settings of coverage in processes, and with the folder for the times that tests take."""
 
@@ -52,15 +54,77 @@ class Reach:
         return [test for test in tests if (ROOT / test.split("::")[0]).is_file()]
 
 
-def load() -> Reach:
-    """Return what was measured, and measure first if nothing was."""
-    if not FILE.is_file():
-        measure()
-    return Reach(**json.loads(FILE.read_text(encoding="utf-8")))
+def list_tests(modules: Collection[str] | None = None) -> list[str]:
+    """Return the files of all tests, or of those that stand in the folder of a module or import one.
+
+    An import by the tests' support or by the conftest of an inner folder counts, too; one by mudkit does not.
+    """
+    files = [file.relative_to(ROOT) for file in sorted((ROOT / "tests").rglob("test_*.py"))]
+    if modules is None:
+        return [str(file) for file in files]
+    folders = [Path("tests", "unit", *module.split(".")) for module in modules]
+    full_names = {f"mudkit.{module}" for module in modules}
+    support = {file.stem: file.relative_to(ROOT) for file in (ROOT / "tests" / "support").glob("*.py")}
+
+    def imported_by(file: Path) -> set[str]:
+        waiting, read = [file, *(folder / "conftest.py" for folder in file.parents[:-2])], set()
+        while waiting:
+            if (other := waiting.pop()) not in read:
+                read.add(other)
+                waiting += [support[name] for name in _imported(other) & {*support}]
+        return set().union(*map(_imported, read))
+
+    return [
+        str(file)
+        for file in files
+        if any(folder in file.parents for folder in folders) or not full_names.isdisjoint(imported_by(file))
+    ]
 
 
-def measure(tests: Sequence[str] = ("tests",)) -> None:
-    """Run the tests of ``make test``, or some, with coverage; it takes about twice as long."""
+@functools.cache
+def _imported(file: Path) -> frozenset[str]:
+    """Return the names of all that a file of tests imports, at its top or later; none if it is not there."""
+    if not (ROOT / file).is_file():
+        return frozenset()
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    of_import = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return frozenset(of_import).union(
+        *(
+            {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and node.module
+        )
+    )
+
+
+def load(files: Sequence[str]) -> Reach:
+    """Return what is measured, after measuring those of some files that have changed since."""
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
+    hashes = {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in files}
+    if changed := [file for file in files if known.get(file, {}).get("hash") != hashes[file]]:
+        for file, measured in measure(changed).items():
+            known[file] = {"hash": hashes[file], **measured}
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        staging = FILE.with_suffix(".new")
+        staging.write_text(json.dumps(known), encoding="utf-8")
+        staging.replace(FILE)
+    tests: list[str] = []
+    functions: dict[str, list[int]] = {}
+    for measured in known.values():
+        for function, numbers in measured["functions"].items():
+            functions.setdefault(function, []).extend(len(tests) + number for number in numbers)
+        tests += measured["tests"]
+    return Reach(
+        tests, functions, {test: s for measured in known.values() for test, s in measured["times_s"].items()}
+    )
+
+
+def measure(files: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Run files of tests as `make test` does, with coverage, and return the fields of `Reach` for each.
+
+    It takes about twice as long as without.
+    """
+    print(f"measures which functions the tests of {len(files)} files reach", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {
             "COVERAGE_FILE": f"{folder}/data", TIMES: folder,
@@ -68,27 +132,33 @@ def measure(tests: Sequence[str] = ("tests",)) -> None:
         }  # fmt: skip
         command = [sys.executable, "-m", "coverage"]
         options = ["-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "reach"]
-        subprocess.run(
-            [*command, "run", "-m", "pytest", *options, *tests],
+        status = subprocess.run(
+            [*command, "run", "-m", "pytest", *options, *files],
             cwd=ROOT,
             env=environment,
             stdout=sys.stderr,
             check=False,
-        )
-        subprocess.run([*command, "combine", "-q"], cwd=ROOT, env=environment, check=True)
-        reached = _reached(Path(folder, "data"))
+        ).returncode
+        if status not in (0, 1, 5):  # tests passed, tests failed, all are of the soak
+            raise SystemExit(f"The reach of the tests is not measured: pytest ends with {status}, see above.")
+        subprocess.run([*command, "combine", "-q"], cwd=ROOT, env=environment, check=status != 5)
+        reached = _reached(Path(folder, "data")) if Path(folder, "data").is_file() else {}
         times_s = json.loads(Path(folder, "times.json").read_text(encoding="utf-8"))
-    names = sorted(set().union(*reached.values()))
+    return {file: _of_file(file, reached, times_s) for file in files}
+
+
+def _of_file(
+    file: str, reached: Mapping[str, Collection[str]], times_s: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the tests of a file, the functions that they reach, and their times."""
+    own = {function: [t for t in of if t.split("::")[0] == file] for function, of in reached.items()}
+    names = sorted(set().union(*own.values()))
     numbers = {name: number for number, name in enumerate(names)}
-    content = {
+    return {
         "tests": names,
-        "functions": {function: sorted(map(numbers.__getitem__, of)) for function, of in reached.items()},
-        "times_s": times_s,
+        "functions": {function: sorted(map(numbers.__getitem__, of)) for function, of in own.items() if of},
+        "times_s": {test: time_s for test, time_s in times_s.items() if test.split("::")[0] == file},
     }
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    staging = FILE.with_suffix(".new")
-    staging.write_text(json.dumps(content), encoding="utf-8")
-    staging.replace(FILE)
 
 
 def _reached(file: Path) -> dict[str, set[str]]:

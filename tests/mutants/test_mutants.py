@@ -234,6 +234,25 @@ def test_new_tests_notice_without_another_measurement(project):
     assert (status, lines[0].split("; ")[0]) == (0, "part: 3 of 3 noticed (100 %)")
 
 
+def test_files_that_import_the_package_are_measured_and_again_when_they_change(project):
+    file, other = "tests/wide/test_far.py", "tests/unit/part/test_rules.py"
+    (project / "build" / "mutants" / "reach_by_file.json").unlink(missing_ok=True)
+    (project / "tests" / "wide" / "test_alone.py").write_text("def test_nothing():\n    pass\n")
+    chosen = "--only", ".rules: near", "--kinds", "comparison", "--again"
+    run_tool(project, "linked", *chosen)
+    measured = project / "build" / "mutants" / "reach_by_file.json"
+    assert json.loads(measured.read_text()).keys() == {file}
+    run_tool(project, "part", "--only", ": clip", "--kinds", "extreme", "--again")
+    before = json.loads(measured.read_text())
+    assert before.keys() == {file, other}
+    with (project / other).open("a") as tests:
+        tests.write("\ndef test_new():\n    assert clip(7) == 7\n")
+    run_tool(project, "part", "--only", ": clip", "--kinds", "extreme", "--again")
+    after = json.loads(measured.read_text())
+    assert after[file] == before[file]  # with the times of its tests
+    assert {*after[other]["times_s"]} - {*before[other]["times_s"]} == {f"{other}::test_new"}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("function", "kind", "why"), [("wait", "dropped", "does not end"), ("fill", "arithmetic", "takes over")]

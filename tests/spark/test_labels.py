@@ -9,6 +9,7 @@ from spark_frames import KM, T0, US, build_positions, build_reads, frame, search
 
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.pipeline import labels, slices
 from mudkit.pipeline.coverage import read_labels
 from mudkit.trace.schema import POSITIONS, epoch_us
 
@@ -68,9 +69,15 @@ def test_edges_of_boxes_and_windows(spark, tmp_path):
     assert to_dict(labels)[at_3600, None] == (18, 18, 18)
 
 
-@pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("seed", range(2))
-def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, seed):
+@pytest.mark.soak(keep=2)
+@pytest.mark.parametrize(("seed", "is_spread"), [(0, False), (1, True), (1, False), (0, True), (2, True)])
+def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, seed, is_spread, monkeypatch):
+    """Send the reads, or put them together with the positions of their times: in small slices and chunks."""
+    if is_spread:
+        monkeypatch.setattr(labels, "MAX_SENT_READS", 39)
+        monkeypatch.setattr(slices, "SLICE_READS", 8)
+        monkeypatch.setattr(slices, "CHUNK_POINTS", 70)
+        monkeypatch.setattr(labels, "_LISTED_READS", 7)
     rng = np.random.default_rng(seed)
     points = list(
         zip(rng.integers(0, 9000, 700), rng.normal(60, 0.1, 700), rng.normal(20, 0.2, 700), strict=True)
@@ -82,18 +89,18 @@ def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, see
             rng.normal(60, 0.1),
             rng.normal(20, 0.2),
             20,
-            1800,
+            int(rng.choice([1800, 600, 5000])),
         )
         for _ in range(40)
     ]
     positions, reads_table = build_positions(points, devices=("a", "p", "b")), build_reads(reads)
     frames = frame(spark, positions, tmp_path / "p").repartition(5), frame(spark, reads_table, tmp_path / "r")
-    labels = pipeline.label_reads(*frames, horizon_s=4000).toArrow()
-    assert labels.num_rows == len(compute_labels(positions, reads_table, 4000))
-    assert to_dict(labels) == compute_labels(positions, reads_table, 4000)
+    counted = pipeline.label_reads(*frames, horizon_s=4000).toArrow()
+    assert counted.num_rows == len(compute_labels(positions, reads_table, 4000))
+    assert to_dict(counted) == compute_labels(positions, reads_table, 4000)
     in_process = read_labels(positions, reads_table, 4000.0)
-    assert to_dict(in_process) == to_dict(labels)
-    for row in [*labels.to_pylist(), *in_process.to_pylist()]:
+    assert to_dict(in_process) == to_dict(counted)
+    for row in [*counted.to_pylist(), *in_process.to_pylist()]:
         share = 1 - row["missing"] / row["others"] if row["others"] else 1.0
         assert row["completeness"] == pytest.approx(share)
 

@@ -19,6 +19,7 @@ from mudkit.learning import (
     devices,
     evaluate,
     evaluate_batches,
+    search,
 )
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
@@ -79,6 +80,31 @@ def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
     assert on_spark.attrs["sample"] == here.attrs["sample"]
     assert 2 <= on_spark["learnt_devices"][2] < (4 if folds == "device" else 40)
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize(("folds", "seed"), [("device", 1), ("time", 0), ("device", 2)])
+def test_recommendation_on_spark_equals_that_in_this_process(frames, labelled, folds, seed, monkeypatch):
+    """Compare choices, trees and answers by device and day; trees learn from parts of long devices."""
+    monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 100 if folds == "device" else 200)
+    monkeypatch.setattr(devices, "SAMPLED_BLOCK", 8)
+    monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 12)
+    _, reads, labels = frames
+    options = {"completeness": 0.9, "max_stale": 0.1, "folds": folds, "seed": seed}
+    here = learning.recommend(*labelled, **options)
+    on_spark = learning.recommend(labels, reads.drop("read_id"), **options)
+    assert 12 <= here.learnt_devices == on_spark.learnt_devices < 40
+    assert here.problem == on_spark.problem
+    assert here.choice("age") is not None
+    assert here.chosen.family == on_spark.chosen.family
+    assert here.rules == on_spark.rules
+    for one, other in zip(here.choices, on_spark.choices, strict=True):
+        assert one.family == other.family
+        assert str(one.policy) == str(other.policy)
+        assert np.array_equal(one.fresh, other.fresh)
+        assert np.array_equal(one.stale, other.stale)
+        assert here.share(one.fresh) == on_spark.share(other.fresh)
+        assert here.risk(one) == on_spark.risk(other)
 
 
 def test_labels_of_other_reads_are_refused_by_tasks(frames):

@@ -130,36 +130,56 @@ def test_clustered_intervals_cover_the_mean(of_draws):
     assert 0.9 <= hits / 300 <= 0.99
 
 
-def test_means_of_cases_have_the_interval_of_the_cases():
+def test_sums_of_cases_have_the_interval_of_the_cases():
     random = np.random.default_rng(2)
     counts = random.integers(1, 9, 40)
     device = np.repeat(np.arange(10), 4)
     of_rows = [random.random(count) < 0.3 for count in counts]
-    means = np.array([part.mean() for part in of_rows])
+    sums = np.array([part.sum() for part in of_rows])
     options = {"ahead": True, "limits": (0.0, 1.0)}
     whole = intervals.clustered(np.concatenate(of_rows), np.repeat(device, counts), **options)
-    joined = intervals.clustered(means, device, weights=counts, **options)
+    joined = intervals.clustered(sums, device, weights=counts, **options)
     assert (joined.value, joined.low, joined.high) == pytest.approx((whole.value, whole.low, whole.high))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
 def test_share_ahead_is_exceeded_with_its_risk(share):
     random = np.random.default_rng(4)
-    is_part, device = random.random(400) < share, np.arange(400) % 20
+    is_part, device = (random.random(400) < share).astype(np.int64), np.arange(400) % 20
+    ones = np.ones(400, dtype=np.int64)
     for risk in (0.01, 0.05, 0.3):
-        limit = intervals.shares_ahead(
-            is_part[:, None].astype(float), np.ones(400), device, cases=400, risk=risk
-        )
+        by_device = intervals.clusterings(is_part[:, None], ones, device)
+        limit = intervals.shares_ahead(is_part.sum(keepdims=True), 400, by_device, new_cases=400, risk=risk)
         assert limit[0] > is_part.mean()
-        assert intervals.risk_ahead(is_part, device, limit=limit[0]) == pytest.approx(risk)
+        assert intervals.risk_ahead(is_part, ones, device, limit=limit[0]) == pytest.approx(risk)
 
 
 def test_share_ahead_has_half_a_case_more_of_each_kind():
     """An even risk leaves the share itself, with half a case more that is part, and half a case that is not."""
-    limit = intervals.shares_ahead(
-        np.array([[3.0], [0.0], [1.0]]), np.array([4.0, 5.0, 2.0]), np.arange(3), cases=11, risk=0.5
-    )
+    by_row = intervals.clusterings(np.array([[3], [0], [1]]), np.array([4, 5, 2]), np.arange(3))
+    limit = intervals.shares_ahead(np.array([4]), 11, by_row, new_cases=11, risk=0.5)
     assert limit[0] == pytest.approx(4.5 / 12)
+
+
+@pytest.mark.parametrize(("devices", "days"), [(12, 9), (12, 3), (3, 9), (3, 2), (1, 1)])
+def test_sums_over_clusters_give_the_variance_of_residuals(devices, days):
+    """Compare with `clustered_se`, which adds the residuals of rows; sums of parts of the clusters add up."""
+    random = np.random.default_rng(devices * days)
+    device, day = (of.ravel() for of in np.indices((devices, days)))
+    cases = random.integers(1, 500, devices * days)
+    parts = random.binomial(cases[:, None], random.random((devices * days, 3)))
+    se, freedom = intervals.clustered_se(parts.astype(float), cases.astype(float), device, day)
+    smooth, of_sums, freedom_of_sums = intervals._smooth_shares(
+        parts.sum(axis=0), int(cases.sum()), intervals.clusterings(parts, cases, device, day)
+    )
+    least = np.sqrt(smooth * (1 - smooth) / cases.sum())
+    assert of_sums == pytest.approx(np.maximum(se, least), rel=1e-12)
+    assert freedom_of_sums == pytest.approx(freedom)
+    some = device < devices // 2
+    whole, *two = (
+        intervals.Clustering.of(parts[of], cases[of], device[of]) for of in (some | True, some, ~some)
+    )
+    assert [np.array_equal(sum(of), one) for one, *of in zip(whole, *two, strict=True)] == [True] * 4
 
 
 def test_variance_of_two_clusterings_counts_once_what_both_count():

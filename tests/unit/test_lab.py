@@ -156,7 +156,7 @@ DEVICES = [
     ({"at": (float("nan"), 0)}, "a number, a number"),
     ({"at": (1, 2, 3)}, "a number, a number"),
     ({"at": 5}, "a number, a number"),
-    ({"at": "xhome"}, "a city of 15,000 people or more, or (lat, lon) in degrees"),
+    ({"at": "xhome"}, "no such city"),
     ({"mobility": "commute"}, "at a place or moves"),
 ]
 

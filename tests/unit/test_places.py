@@ -21,14 +21,14 @@ from mudkit.units import apart_km, distance_km
 degrees = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
 
 
-@given(here=degrees, there=degrees)
-def test_way_is_the_great_circle_by_the_speed_in_fibre_and_a_detour(here, there):
+@given(origin=degrees, destination=degrees)
+def test_way_is_the_great_circle_by_the_speed_in_fibre_and_a_detour(origin, destination):
     """5 µs a kilometre, by 2.1 (Bozkurt et al., 2018); as far there as back, nothing to where one is."""
-    distance = float(distance_km(*here, *there))
-    assert apart_km(here, there) == pytest.approx(distance, abs=1e-6)
-    assert travel_us(here, there) == pytest.approx(distance * 5.0 * 2.1, abs=1)
-    assert abs(travel_us(here, there) - travel_us(there, here)) <= 1
-    assert travel_us(here, here) == 0
+    distance = float(distance_km(*origin, *destination))
+    assert apart_km(origin, destination) == pytest.approx(distance, abs=1e-6)
+    assert travel_us(origin, destination) == pytest.approx(distance * 5.0 * 2.1, abs=1)
+    assert abs(travel_us(origin, destination) - travel_us(destination, origin)) <= 1
+    assert travel_us(origin, origin) == 0
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_city_is_found_by_its_names(name, lat, lon):
 
 
 @pytest.mark.parametrize("wrong", ["Frankfrut", "", (91, 0), (0, 181), (1,), (1, 2, 3), None, {"lat": 1}])
-def test_what_is_no_place_is_refused(wrong):
+def test_value_that_is_no_place_is_refused(wrong):
     with pytest.raises(ParameterError, match="centre"):
         parse_place("centre", wrong)
 
@@ -59,7 +59,7 @@ def test_centres_are_cities_or_places_by_name():
 
 
 @pytest.mark.parametrize("wrong", [[], {}, "tokyo", ["tokyo", "Tokyo"], [3], {"": (1, 2)}, {1: (1, 2)}, 5])
-def test_what_are_no_centres_is_refused(wrong):
+def test_values_that_are_no_centres_are_refused(wrong):
     with pytest.raises(ParameterError, match="centres"):
         parse_centres(wrong)
 

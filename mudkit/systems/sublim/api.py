@@ -74,7 +74,7 @@ class PublishServer(OnHost):
         self.functions: dict[str, FunctionPolicy] = {}
         """Policies that are functions, by the name under which they were set."""
         self.place = parse_one_centre(centres)
-        """Where it stands; None: it is near all access points."""
+        """Its place; None: it is near all access points."""
         self.installed = lab.server(name, at=self.place).install(
             NAME, lambda ports: PublishServerMachine(ports, lab.start_us, self.sites), name=_PORT
         )

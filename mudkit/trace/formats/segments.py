@@ -86,7 +86,7 @@ def split_groups(file: Place, columns: dict[str, str], max_bytes: int) -> list[S
 def count_rows(segment: Segment, dialect: Dialect) -> int | None:
     """Return the number of rows in a segment of a text table, empty lines being none.
 
-    None if it has a quotation mark, or a carriage return that ends a line alone: it cannot be told what is a
+    None if a row has a quotation mark, or a carriage return ends a line alone: it cannot be told what is a
     row without what stands before it.
     """
     rows, rest, above = 0, b"", 0 if segment.begin else dialect.above
@@ -96,13 +96,15 @@ def count_rows(segment: Segment, dialect: Dialect) -> int | None:
             text = rest + block
             end = text.rfind(b"\n") + 1
             lines, rest = text[:end].replace(b"\r\n", b"\n"), text[end:]
-            if b'"' in block or b"\r" in lines:
+            if b"\r" in lines:
                 return None
             while above and lines:
                 lines, above = lines[lines.index(b"\n") + 1 :], above - 1
+            if b'"' in lines:
+                return None
             is_end = np.frombuffer(b"\n" + lines, dtype=np.uint8) == ord("\n")
             rows += int((is_end[1:] & ~is_end[:-1]).sum())
-    return rows + bool(rest.strip(b"\r"))
+    return None if b'"' in rest else rows + bool(rest.strip(b"\r"))
 
 
 def stream_of(content: pa.NativeFile, segment: Segment) -> pa.NativeFile:

@@ -227,7 +227,7 @@ class Trials:
         value = self._work.writes[-1].value
         end_us = self._lab.world.now_us + MAX_NOTIFIED_S * 1e6
         while self._lab.world.now_us < end_us:
-            if any(getattr(change, "record", {}).get("v") == value for change in watch.notified):
+            if any(_value_of(change) == value for change in watch.notified):
                 return True
             self._lab.run(seconds=5)
         return False
@@ -240,3 +240,9 @@ class Trials:
                 self._clients[name].unregister(operation.result())
 
         operation.add_done_callback(unregister)
+
+
+def _value_of(change: Any) -> Any:
+    """Return the value of a record that a continuous read was told; None: it was removed."""
+    record = getattr(change, "record", None)
+    return None if record is None else record.get("v")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from judged import check_accepted, check_rejected
 
+from mudkit import exercises
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, Exercise, Judgement, PlayedScenario, judge
 from mudkit.exercises.judging import Clock, Overtime, Stopped
@@ -227,3 +228,10 @@ def test_verdict_shows_result_rule_and_scenario():
     for part in ("✘ Not yet", "Broken rule", "in order.", "comes twice", "more than once"):
         assert part in html
     assert repr(failed) == str(failed)
+
+
+@pytest.mark.parametrize(("before", "now"), [("Played", "PlayedScenario"), ("Verdict", "Judgement")])
+def test_files_of_judges_for_version_0_2_find_the_names_of_then(before, now):
+    """Their authors wrote ``from mudkit.exercises import Exercise, Played``; the table of names is in CHANGELOG."""
+    assert getattr(exercises, before) is getattr(exercises, now)
+    assert before not in dir(exercises)

@@ -71,7 +71,7 @@ REFUSED = [
     *((partial(TRAFFIC.over, **{name: value}), where(name)) for name, value in (
         ("battery_j", 150.0), ("queries", Poisson(per_day=4)), ("receivers", 2),
     )),
-    (partial(Inboxes().run, 1, "pigeon"), where("transport", "relay")),
+    (partial(Inboxes().run, 1, "pigeon"), where("system", "relay")),
     *((partial(pareto_front, MEASURED, x, y), "useful_share") for x, y in (
         ("radio_j", "radio_j"), ("up_kb", "radio_j"), ("system", "radio_j"),
     )),

@@ -205,3 +205,20 @@ def test_lines_that_do_not_cross_have_no_mark():
     assert figure.layout.title.subtitle.text == "a is lower than b throughout."
     assert list(figure.layout.xaxis.ticktext) == ["1", "10"]
     assert draw_crossover({1: (1.0, 1.0), 10: (1.0, 1.0)}).layout.title.subtitle.text is None
+
+
+def test_load_of_servers_is_drawn_minute_by_minute_with_the_idle_ones():
+    """A minute that is missing in the table is one in which nothing happened."""
+    start = pd.to_datetime(["2010-03-01T13:00", "2010-03-01T13:02", "2010-03-01T13:01"], utc=True)
+    table = pd.DataFrame(
+        {"server": ["one", "one", "two"], "start": start, "served": [3, 1, 2], "lost": [0, 7, 0],
+         "busy_share": [0.5, 0.25, 1.0], "mean_wait_s": [0.0, 1.0, 0.0], "max_wait_s": [0.0, 2.0, 0.0],
+         "max_waiting": [0, 4, 0]}
+    )  # fmt: skip
+    figure = figures.server_load(table)
+    drawn = {(line.name, line.yaxis): list(line.y) for line in figure.data}
+    assert drawn["one", "y"] == [0.5, 0, 0.25]
+    assert drawn["two", "y"] == [0, 1.0, 0]
+    assert drawn["one", "y2"] == [0, 0, 4]
+    assert drawn["one", "y3"] == [0, 0, 2.0]
+    assert "7 messages did not fit into a queue" in figure.layout.title.text

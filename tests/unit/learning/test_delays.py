@@ -14,6 +14,7 @@ from mudkit import show
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch
 from mudkit.learning.delays import search_delays
+from mudkit.learning.devices import LocalWriters
 from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.batching import LABELS, study_writes
 from mudkit.trace.schema import epoch_us
@@ -67,7 +68,7 @@ def follow(trace, minutes, completeness):
 def searched(trace, **options):
     requests = ReadRequests.of(trace.reads)
     writes = Writes.unread(trace.positions).seen_by(requests)
-    return search_delays(writes, requests.counted(writes), **(ALLOWED | options))
+    return search_delays(LocalWriters(writes), requests, **(ALLOWED | options))
 
 
 def test_every_device_follows_the_delay_that_is_judged(fleet):

@@ -1,7 +1,9 @@
 """Replay by groups of devices: the same result for any grouping, and a sample that depends on no order."""
 
+import pickle
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -26,10 +28,15 @@ from mudkit.learning import (
     evaluate_batches,
     evaluate_reads,
     evaluate_writes,
+    recommend,
+    search,
+    tree_nodes,
 )
+from mudkit.learning.delays import search_delays
 from mudkit.learning.devices import (
     MAX_LEARNT_PAIRS,
     Fleet,
+    LocalWriters,
     count_pairs,
     open_devices,
     pairs_of_rows,
@@ -37,6 +44,8 @@ from mudkit.learning.devices import (
 )
 from mudkit.learning.evaluate import READ_MEASURES
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.search import search_policies
+from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.trace.schema import read_ids
 
 LABELS, READS = build_labelled_reads(devices=14, days=3, a_day=8)
@@ -63,8 +72,8 @@ def join_rows(labels=LABELS, reads=READS):
 class Groups:
     """Rows of labels in groups of devices, as Spark's tasks have them."""
 
-    def __init__(self, groups):
-        self.rows = join_rows()
+    def __init__(self, groups, rows=None):
+        self.rows = join_rows() if rows is None else rows
         self.groups = groups
 
     def map(self, function):
@@ -72,10 +81,26 @@ class Groups:
         group = np.array([number[name] for name in self.rows["device"].to_pylist()])
         return [function(self.rows.filter(pa.array(group == one))) for one in np.unique(group)[::-1]]
 
+    def join(self, function, join):
+        return reduce(join, self.map(function))
+
     def collect(self, names):
         if names is None:
             return self.rows
         return self.rows.filter(pa.compute.is_in(self.rows["device"], value_set=names))
+
+    def collect_blocks(self, devices, block):
+        rows = self.rows.to_pandas().merge(devices.to_pandas(), on="device")
+        reads = rows[rows["cached_read_id"].isna()].sort_values(["device", "ts", "read_id"])
+        blocks = reads.groupby("device").cumcount() // block
+        kept = self.rows.filter(
+            pa.compute.is_in(
+                self.rows["read_id"],
+                value_set=pa.array(reads.loc[blocks % reads["every"] == reads["first"], "read_id"]),
+            )
+        )
+        cached = pa.compute.is_in(kept["cached_read_id"], value_set=kept["read_id"])
+        return kept.filter(pa.compute.or_(cached, kept["cached_read_id"].is_null()))
 
 
 def evaluate_groups(groups, policies, **options):
@@ -110,6 +135,85 @@ def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
     pd.testing.assert_frame_equal(evaluate_groups(groups, FEW, folds=folds), whole[folds], check_exact=True)
 
 
+def assert_equal_recommendations(one, other):
+    """Compare what is recommended and all that was chosen, with trees, counts and intervals, to the last bit."""
+    for name in ("device", "day", "reads"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    for name in ("rules", "longest_s", "learnt_devices", "problem"):
+        assert getattr(one, name) == getattr(other, name)
+    assert [of.family for of in one.choices] == [of.family for of in other.choices]
+    assert one.chosen.family == other.chosen.family
+    for of, its in zip(one.choices, other.choices, strict=True):
+        assert np.array_equal(of.fresh, its.fresh)
+        assert np.array_equal(of.stale, its.stale)
+        assert (one.risk(of), one.share(of.fresh)) == (other.risk(its), other.share(its.fresh))
+        if of.family == "tree":
+            assert tree_nodes(of.policy).equals(tree_nodes(its.policy))
+        else:
+            assert of.policy == its.policy
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Return labels and reads of devices of very different length: one has half of all reads."""
+    labels, reads = build_labelled_reads(devices=len(NAMES), days=24, a_day=12)
+    reads = reads.sort_by([("device", "ascending"), ("ts", "ascending")])
+    most = np.array([288, *np.tile([24, 2, 24, 24, 48, 1, 30], 2)[: len(NAMES) - 1]])
+    device = np.unique(reads["device"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    rank = np.arange(len(device)) - np.searchsorted(device, device)
+    reads = reads.filter(pa.array(rank < most[device]))
+    kept = pa.compute.is_in(labels["read_id"], value_set=reads["read_id"])
+    return labels.filter(kept), reads
+
+
+@pytest.mark.parametrize("folds", ["device", "time"])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
+    """Grow the same trees from a sample, choose by the same sums: `recommend` on Spark equals it here (issue 66, 9)."""
+    monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 150)
+    monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 3)
+    monkeypatch.setattr(devices, "SAMPLED_BLOCK", 4)
+    labels, reads = uneven
+    counts = reads["device"].value_counts().to_pylist()
+    assert max(of["counts"] for of in counts) >= len(reads) // 2 > 200 * min(of["counts"] for of in counts)
+    options = {"completeness": 0.9, "max_stale": 0.2, "folds": folds, "seed": seed}
+    whole = recommend(labels, reads, **options)
+    assert 3 <= whole.learnt_devices < len(NAMES)
+    assert {of.family for of in whole.choices} >= {"age", "time of day"}
+    assert (whole.choice("tree") is None) == bool(whole.problem)
+    rows = join_rows(labels, reads)
+    for groups in (range(len(NAMES)), np.random.default_rng(seed).integers(0, 3, len(NAMES))):
+        spread = devices._Spread(Groups(groups, rows), None)
+        assert_equal_recommendations(search_policies(spread, **options), whole)
+
+
+def test_results_of_tasks_do_not_grow_with_reads(monkeypatch):
+    """Count the bytes that a task returns: sums, and answers by day (scale.md: the driver holds measures and trees).
+
+    Of eight times as many reads there are over forty times as many pairs.
+    """
+    monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 100)
+    monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 2)
+    returned = []
+    for a_day in (8, 64):
+        labels, reads = build_labelled_reads(devices=len(NAMES), days=2, a_day=a_day)
+        groups = Groups(range(len(NAMES)), join_rows(labels, reads))
+        sizes = []
+
+        def count_bytes(function, groups=groups, sizes=sizes):
+            results = Groups.map(groups, function)
+            sizes.extend(len(pickle.dumps(of)) for of in results)
+            return results
+
+        monkeypatch.setattr(groups, "map", count_bytes)
+        result = search_policies(devices._Spread(groups, None), completeness=0.9, max_stale=0.2)
+        assert result.count == len(reads)
+        returned.append((len(labels), max(sizes)))
+    (few, few_bytes), (many, many_bytes) = returned
+    assert many > 40 * few
+    assert many_bytes < 2 * few_bytes
+
+
 def test_sampled_devices_are_the_same_in_groups(monkeypatch):
     monkeypatch.setattr(evaluate, "MAX_LEARNT_PAIRS", 100)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 4)
@@ -138,7 +242,28 @@ def test_sample_is_drawn_from_names_and_seed(monkeypatch):
 
 def test_few_pairs_are_all_learnt_from():
     with open_devices(LABELS, READS) as opened:
-        assert Fleet.of(opened.map(count_pairs)).sample(0, MAX_LEARNT_PAIRS).all()
+        drawn = Fleet.of(opened.map(count_pairs)).sample_pairs(0, MAX_LEARNT_PAIRS)
+        assert drawn.chosen.all()
+        assert drawn.is_whole
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_device_with_most_pairs_is_learnt_from_in_part(seed):
+    """Draw few devices, of which one has a hundred times as many pairs as wanted: it has a share as the others."""
+    names = pa.array([f"car-{number}" for number in range(10)])
+    ids, examples = devices.device_ids(names.to_pylist()), np.full(10, 40)
+    examples[4] = 100_000
+    fleet = Fleet(names, ids, examples // 4, examples, np.arange(2))
+    drawn = fleet.sample_pairs(seed, 1000)
+    assert drawn.chosen.all()
+    assert not drawn.is_whole
+    assert np.array_equal(np.flatnonzero(drawn.every > 1), [4])
+    assert drawn.every[4] == -(-100_000 // (1000 - 9 * 40))
+    many = np.arange(2_000_000)
+    part = drawn.has(np.full(len(many), 4), many)
+    assert part.mean() == pytest.approx(1 / drawn.every[4], rel=0.05)
+    assert np.count_nonzero(np.diff(part)) <= 2 * len(many) / devices.SAMPLED_BLOCK / drawn.every[4] + 2
+    assert drawn.has(np.zeros(10, int), np.arange(10)).all()
 
 
 def test_totals_are_means_of_all_reads():
@@ -268,6 +393,24 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
     assert 0 < grouped["missed_share"][1] < 1
+
+
+@pytest.mark.parametrize("folds", ["device", "time"])
+def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
+    """Search delays of tasks and of one process: the same messages, stale reads and learnt delays (issue 66, 9)."""
+    monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+    results = []
+    for writers in (
+        LocalWriters(Writes.of(FIRSTS, POSITIONS)),
+        devices._WritesSpread(WriteGroups([0, 1, 2] * 3), POSITIONS),
+    ):
+        requests, limits = ReadRequests.of(QUERIES), {"completeness": 0.8, "max_stale": 0.6}
+        delays = search_delays(writers, requests, folds=folds, **limits)
+        replays = [*delays.search(), *delays.learnt()]
+        rows = [(one.messages.tolist(), one.points.tolist(), one.is_stale.tolist()) for one in replays]
+        results.append((delays.interval_s, [one.minutes for one in replays if one.minutes >= 0], rows))
+    assert results[0] == results[1]
+    assert len(results[0][2]) > len(results[0][1]) > 6
 
 
 def test_writes_without_labels_are_refused():

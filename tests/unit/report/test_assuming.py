@@ -9,8 +9,9 @@ import pytest
 from report_traces import T0_S, source
 
 from mudkit import show
+from mudkit.learning.devices import LocalDevices
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.search import recommend, replayed
+from mudkit.learning.search import replayed, search_policies
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import assuming
 from mudkit.report.assuming import Assumptions, try_assumptions
@@ -38,9 +39,16 @@ def moving():
 
 
 def tried(trace):
-    pairs = Pairs.of(read_labels(trace.positions, trace.reads, LIMITS["horizon_s"]), trace.reads)
-    chosen = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device").chosen
-    return try_assumptions(trace, pairs, chosen, **LIMITS).table.set_index("assumed")
+    devices = labelled(trace, trace.reads)
+    return try_assumptions(trace, devices, recommended(devices).chosen, **LIMITS).table.set_index("assumed")
+
+
+def labelled(trace, reads):
+    return LocalDevices(Pairs.of(read_labels(trace.positions, reads, LIMITS["horizon_s"]), reads))
+
+
+def recommended(devices):
+    return search_policies(devices, completeness=0.9, max_stale=LIMITS["max_stale"])
 
 
 def derived(positions, rule):
@@ -64,10 +72,9 @@ def test_reads_are_derived_anew_with_half_and_twice_the_parameter(moving, table)
         "reads by trip_start(still_s=1200)",
     ]
     longer = derived(moving, "trip_start(still_s=1200)")
-    pairs = Pairs.of(read_labels(longer.positions, longer.reads, LIMITS["horizon_s"]), longer.reads)
-    of = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device")
+    of = recommended(labelled(longer, longer.reads))
     row = table.loc["reads by trip_start(still_s=1200)"]
-    assert (row["family"], row["fresh_share"]) == (of.chosen.family, of.chosen.is_fresh.mean())
+    assert (row["family"], row["fresh_share"]) == (of.chosen.family, of.chosen.fresh_share)
 
 
 @pytest.mark.parametrize("change", ["recorded", "selected"])
@@ -94,17 +101,13 @@ def test_asking_always_has_no_interval(table):
 
 def test_policy_of_the_page_is_replayed_under_other_assumptions(by_trip_start, table):
     """Halve the window: the same age is stale more often."""
-    pairs = Pairs.of(read_labels(by_trip_start.positions, by_trip_start.reads, 7200.0), by_trip_start.reads)
-    chosen = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device").chosen
+    chosen = recommended(labelled(by_trip_start, by_trip_start.reads)).chosen
     window = by_trip_start.reads.column_names.index("window_s")
     halved = by_trip_start.reads.set_column(window, "window_s", pa.array([3600.0] * len(by_trip_start.reads)))
-    others = Pairs.of(read_labels(by_trip_start.positions, halved, 7200.0), halved)
-    kept = replayed(
-        others, others.completeness < 0.9, chosen.family, chosen.policy, chosen.policy.local(others)
-    )
+    (kept,) = replayed(labelled(by_trip_start, halved), 0.9, [(chosen.family, chosen.policy)])
     row = table.loc["window 1 h"]
-    assert (row["kept_fresh_share"], row["kept_stale_share"]) == (kept.is_fresh.mean(), kept.is_stale.mean())
-    assert row["is_kept_allowed"] == (kept.is_stale.mean() <= LIMITS["max_stale"])
+    assert (row["kept_fresh_share"], row["kept_stale_share"]) == (kept.fresh_share, kept.stale_share)
+    assert row["is_kept_allowed"] == (kept.stale_share <= LIMITS["max_stale"])
     as_assumed = table.iloc[0]
     assert as_assumed["kept_fresh_share"] == pytest.approx(as_assumed["fresh_share"], abs=0.2)
 

@@ -17,13 +17,14 @@ from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule, RadioModel
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import describe_policy
+from mudkit.learning.replay import SENT, replay, stale_reads
 from mudkit.learning.search import replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
 from mudkit.report.batching import WriteStudy, study_writes
 from mudkit.report.caching import ReadStudy, study_reads
-from mudkit.report.policies import HINDSIGHT, RULE
+from mudkit.report.policies import HINDSIGHT, RULE, times_of_reads
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
 
@@ -57,16 +58,13 @@ def render_text(study: ReadStudy) -> str:
 
 def test_policy_by_time_is_recommended_when_only_the_hour_matters(by_hour):
     assert by_hour.family in ("time of day", "age by hour", "tree")
-    assert by_hour.fresh.value - by_hour.fixed.is_fresh.mean() > 0.1
+    assert by_hour.fresh.value - by_hour.fixed.fresh_share > 0.1
     assert by_hour.first_screen(UNKNOWN).headline.endswith(
         "of the reads get a fresh answer without the server."
     )
     assert not by_hour.does_rule_stay
-    is_near = (
-        np.arange(len(by_hour.fixed.is_fresh)) % 2 == 0
-    )  # as if half of the answers were from too far away
-    nearby = replace(by_hour.fixed, is_fresh=by_hour.fixed.is_fresh & is_near)
-    anywhere = words.percent(by_hour.fixed.is_fresh.mean(), 1)
+    nearby = replace(by_hour.fixed, fresh=by_hour.fixed.fresh // 2)  # as if others were from too far away
+    anywhere = words.percent(by_hour.fixed.fresh_share, 1)
     reason = replace(by_hour, fixed=nearby).first_screen(UNKNOWN).reason
     assert f" fewer; at any distance it gives {anywhere} (" in reason
 
@@ -142,7 +140,7 @@ def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
 
 def test_without_a_recommendation_the_best_that_was_found_is_named(by_age):
     asks, *others = by_age.search.choices
-    best = max(others, key=lambda choice: choice.is_fresh.sum())
+    best = max(others, key=lambda choice: choice.fresh.sum())
     for choices, text in (
         ((asks, *others), f"The best that was found, “{describe_policy(best.policy)}”, answers "),
         ((asks,), "No policy keeps the limit of stale answers with a margin."),
@@ -208,7 +206,8 @@ def test_figures_match_a_plain_replay(by_age):
     write_us = trace.positions["ts"].cast("int64").to_numpy()
     of_policies = {RULE: lambda pair: pairs.age_s[pair] <= 600}
     chosen = by_age.search.chosen
-    of_policies["age"] = lambda pair: chosen.decisions[pair]
+    decisions = chosen.decisions.local(pairs)
+    of_policies["age"] = lambda pair: decisions[pair]
     for kind, decide in of_policies.items():
         sent = stale = 0
         for rows in pairs.devices():
@@ -333,9 +332,8 @@ def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_pat
 def test_rule_is_over_the_limit_only_if_more_is_stale_than_may_be(by_age):
     """At most `max_stale` of the reads may be answered stale: exactly as many may."""
     rule = FixedRule(5.0, 120.0)
-    pairs, is_stale = by_age.search.pairs, by_age.search.is_stale
-    fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
-    stale = float(fixed.is_stale.mean())
+    (fixed,) = replayed(by_age.devices, by_age.completeness, [("distance and age", rule)])
+    stale = fixed.stale_share
     assert stale > 0
     for max_stale, is_over in ((stale, False), (math.nextafter(stale, 0.0), True)):
         study = replace(by_age, rule=rule, fixed=fixed, search=replace(by_age.search, max_stale=max_stale))
@@ -347,21 +345,23 @@ def test_savings_are_those_of_the_fresh_answers_of_a_day():
     table = study.savings()
     days = study.source.recorded_days
     assert days == 1, "of a shorter trace"
-    pairs, chosen = study.search.pairs, study.search.chosen
-    every = np.zeros(len(pairs.device), bool)
-    assert study.fixed.is_stale.sum() > 0
-    assert chosen.is_stale.sum() > 0
+    pairs, chosen = study.devices.pairs, study.search.chosen
+    is_stale = pairs.are_stale(0.9)
+    assert study.fixed.stale.sum() > 0
+    assert chosen.stale.sum() > 0
     # A query takes itself, a part of its answer, and the end.
-    for row, is_saved in ((0, every), (1, study.fixed.is_fresh), (-1, chosen.is_fresh)):
-        sent = ~is_saved
+    for row, of in ((0, study.search.choices[0]), (1, study.fixed), (-1, chosen)):
+        served = replay(pairs, of.decisions.local(pairs))
+        sent = (served == SENT) | stale_reads(is_stale, served)
+        assert np.count_nonzero(~sent) == of.fresh.sum()
         taken = RadioModel().queries(pairs.device[sent], pairs.t_us[sent], pairs.points[sent])
         assert table["messages_per_day"].iloc[row] == pytest.approx(3 * sent.sum() / days)
         assert table["data_mb_per_day"].iloc[row] == pytest.approx(taken.bytes.sum() / 1e6 / days)
         assert table["radio_j_per_day"].iloc[row] == pytest.approx(taken.radio_mj.sum() / 1e3 / days)
     answer = study.savings_answer()
-    saved = words.number(3 * chosen.is_fresh.sum() / days)
+    saved = words.number(3 * chosen.fresh.sum() / days)
     assert answer.title.startswith(f"It saves the fleet {saved} messages,")
-    stale = words.number(chosen.is_stale.sum() / days)
+    stale = words.number(chosen.stale.sum() / days)
     assert f"The {stale} stale answers a day save nothing" in answer.text
 
 
@@ -383,6 +383,7 @@ def test_stale_shares_under_a_tenth_of_a_percent_have_another_digit(share, text)
 def test_times_of_the_shipped_rule_have_the_number_of_reads_they_follow_from(minutes, expected):
     """Read at 01:00, 02:00, 05:00 and 23:00 at longitude 0, where solar time is UTC."""
     pairs = SimpleNamespace(t_us=3_600_000_000 * np.array([1, 2, 5, 23]), lon=np.zeros(4))
-    study = SimpleNamespace(policy=FixedRule(minutes=minutes), search=SimpleNamespace(pairs=pairs))
+    times = times_of_reads(SimpleNamespace(map=lambda function: [function(pairs)]))
+    study = SimpleNamespace(policy=FixedRule(minutes=minutes), times=times)
     table = ReadStudy.limits_by_time(study)
     assert list(zip(table["from"], table["reads"], strict=True)) == expected

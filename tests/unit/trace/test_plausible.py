@@ -127,3 +127,20 @@ def test_constants_of_receivers_without_a_fix_are_no_places(others, place, rows,
     device = np.array([7] * (len(places) - 2) + [3, 3])
     lost = has_no_fix(device, *places.T)
     assert lost.tolist() == [False] * len(others) + [is_lost] * rows + [False, False]
+
+
+def test_devices_are_judged_each_by_itself():
+    """A device is at one place at a time; what others do is no reason (the table of the module)."""
+    draw = np.random.default_rng(7)
+    n = 3000
+    device = np.sort(draw.integers(0, 30, n))
+    t_us = np.arange(n) * 60_000_000
+    lat, lon = (np.cumsum(draw.normal(0, 1e-4, n)) for _ in range(2))
+    is_wild = (draw.random(n) < 0.01) & (device % 3 == 0)
+    lat[is_wild] += 1.0
+    verdict = judge(device, t_us, lat, lon).verdict
+    for number in range(30):
+        of = device == number
+        alone = judge(device[of], t_us[of], lat[of], lon[of])
+        np.testing.assert_array_equal(verdict[of], alone.verdict)
+        assert (verdict[of] == TOO_FAST).any() == (is_wild[of]).any()

@@ -221,3 +221,13 @@ def test_local_days_and_times_are_read_in_the_zone(csv_file):
 def test_days_of_six_digits_are_refused_with_their_column(csv_file):
     with pytest.raises(TraceFormatError, match=r"time that cannot be read(?s:.)*date=DATE"):
         trace.load(csv_file("device,DATE,TIME,lat,lon", [f"a,231114,12050{i},47,8" for i in range(3)]))
+
+
+def test_texts_of_whole_numbers_are_read_as_numbers_unless_they_are_digits_of_a_moment():
+    """Rule of :func:`times_us`: row by row, numbers or texts; hexadecimal ones and blanks are no numbers."""
+    texts = ["1700000000", "1700000000000", "20231114221320", "0x10"]
+    expected = [1_700_000_000 * SEC_US, 1_700_000_000 * SEC_US, 1_700_000_000 * SEC_US, NO_TIME]
+    assert times_us(pa.array(texts), "UTC").tolist() == expected
+    for text, t_us in zip(texts, expected, strict=True):
+        assert times_us(pa.array([text]), "UTC").tolist() == [t_us]
+    assert lacks_zone(pa.array(texts[:3])).tolist() == [False, False, True]

@@ -1,4 +1,4 @@
-"""Inboxes: reproducible by seed, the same inputs for both transports, and measures that match the trace."""
+"""Inboxes: reproducible by seed, the same inputs for both systems, and measures that match the trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mudkit.fleet.recorder import TABLES
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Every, Poisson, TripStarts, WakingReads
 from mudkit.worlds import Inboxes
-from mudkit.worlds.inboxes import TRANSPORTS
+from mudkit.worlds.inboxes import SYSTEMS
 
 PLAN = Inboxes(
     devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
@@ -31,18 +31,18 @@ MEASURES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_runs_with_same_seed_are_identical(transport):
-    one, two, other = (PLAN.run(seed, transport) for seed in (3, 3, 4))
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_runs_with_same_seed_are_identical(system):
+    one, two, other = (PLAN.run(seed, system) for seed in (3, 3, 4))
     for name in TABLES:
         assert one.lab.trace.table(name).equals(two.lab.trace.table(name)), name
     assert one.lab.exposure().equals(two.lab.exposure())
     assert one.measures() == two.measures() != other.measures()
-    assert (one.plan, one.transport) == (PLAN, transport)
+    assert (one.plan, one.system) == (PLAN, system)
 
 
-def test_transports_with_one_seed_receive_the_same_inputs():
-    relay, direct = (PLAN.run(3, transport) for transport in ("relay", "direct"))
+def test_systems_with_one_seed_receive_the_same_inputs():
+    relay, direct = (PLAN.run(3, system) for system in ("relay", "direct"))
     for name in ("positions", "links", "reads"):
         assert len(relay.lab.trace.table(name)) >= 5
         assert relay.lab.trace.table(name).equals(direct.lab.trace.table(name)), name
@@ -89,10 +89,10 @@ def test_receivers_are_all_others_or_the_only_device():
     assert set(alone["receiver"]) == {"phone-00000"}
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_items_of_devices_that_are_off_are_recorded_as_lost(transport):
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_items_of_devices_that_are_off_are_recorded_as_lost(system):
     plan = Inboxes(devices=5, hours=12, battery_j=500.0, items=Every(600), reads=Every(3600))
-    run = plan.run(2, transport)
+    run = plan.run(2, system)
     off_incidents = run.lab.frame("incidents").query("incident == 'off'")
     assert len(off_incidents) == 5
     assert len(run.deliveries) == 5 * 72
@@ -126,13 +126,13 @@ def test_energy_by_radio_state_adds_up_to_the_bill():
 
 
 @pytest.mark.soak
-def test_compared_transports_match_single_runs_and_bootstrap():
+def test_compared_systems_match_single_runs_and_bootstrap():
     seeds, plan = [3, 5, 8, 9, 11, 12], replace(PLAN, devices=4, hours=2.0, queries=None)
     result = compare(plan.compare, seeds)
     assert result.baseline == "direct"
-    assert result.runs[["system", "seed"]].to_numpy().tolist() == [[t, n] for n in seeds for t in TRANSPORTS]
+    assert result.runs[["system", "seed"]].to_numpy().tolist() == [[t, n] for n in seeds for t in SYSTEMS]
     assert result.runs.columns.tolist() == ["system", "seed", *MEASURES]
-    by_hand = pd.DataFrame([plan.run(seed, name).measures() for name in TRANSPORTS for seed in seeds])
+    by_hand = pd.DataFrame([plan.run(seed, name).measures() for name in SYSTEMS for seed in seeds])
     by_system = result.runs.sort_values(["system", "seed"])[MEASURES].reset_index(drop=True)
     assert by_hand.equals(by_system)
     rows = result.differences(0.9).set_index("measure")

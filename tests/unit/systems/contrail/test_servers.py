@@ -238,6 +238,18 @@ def test_move_from_a_wiped_storage_is_not_a_duplicate():
     assert adopter.count_waiting("bob") == 1
 
 
+def test_storage_rolled_back_over_several_moves_releases_the_queue_once():
+    """The version of a queue is its number of moves, as its holder has it (:class:`HoldsQueue`).
+
+    A storage that has released it under this version knows what the holder says again after its next restart.
+    """
+    storage = Storage(build_ports("us"), 10, 10, computes=[], units=["us", "eu"], gateways=[])
+    holds_queue = {"kind": "holds", "device": "bob", "version": 5}
+    ((to, moving),) = handle(storage, holds_queue, "eu")
+    assert (to, moving["kind"], moving["version"]) == ("eu", "moving", 5)
+    assert handle(storage, holds_queue, "eu") == []
+
+
 @pytest.mark.parametrize("late_message", [PULL, BYE], ids=["pull", "bye"])
 def test_late_copy_of_an_earlier_visit_changes_no_connection(gateway, late_message):
     for visit in (1, 2):

@@ -71,6 +71,17 @@ def test_text_with_quotation_marks_is_whole(tmp_path):
     assert numbered(source, 1000) == [Segment(file)]
 
 
+def test_text_with_a_quoted_header_is_split(tmp_path):
+    """R and pyarrow quote the header, too: only rows may hold line ends."""
+    file = tmp_path / "a.csv"
+    rows = [f"ann,{T0 + n},47,8" for n in range(300)]
+    file.write_text("\n".join(['"device","ts","lat","lon"', *rows]))
+    plan = Options().plan(file)
+    segments = numbered(plan.source, 1000)
+    assert [part.rows_before for part in segments][:2] == [0, 49]
+    assert tables(plan, segments) == tables(plan)
+
+
 @pytest.mark.parametrize("change", ["packed", "utf-16", "old line ends", "blanks"])
 def test_files_that_cannot_be_split_are_whole(tmp_path, change):
     text = "\n".join([HEADER, *(f"ann,{T0 + n},47,8" for n in range(300))])

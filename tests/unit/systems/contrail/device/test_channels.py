@@ -86,6 +86,8 @@ def test_key_of_a_wiped_device_is_not_used_again(make_place):
     place.run(35)
     *before, after = (message["epoch"] for message in delivered if message["kind"] == "data")
     assert ({*before}, after) == ({1}, 2)
+    kinds = [message["kind"] for message in delivered]
+    assert kinds == ["key", "data", "data", "key", "data"], "an epoch's key comes once, with its first item"
 
 
 def test_keys_are_sent_only_to_receivers_of_an_item(make_place):

@@ -11,6 +11,7 @@ from mudkit.systems.radiator import (
     Context,
     Groups,
     Message,
+    People,
     Volume,
     aggregability,
     broadcast,
@@ -85,6 +86,23 @@ def test_receiver_with_a_new_key_keeps_its_pending_messages():
         if "c1" in entry.recipients
     ] == [([0, 1], ["c1"])]
     assert [message.number for message in engine.waiting("c1")] == [2]
+
+
+def test_walk_after_a_drop_counts_no_message_again():
+    """A message is dropped once for each receiver, after the retention (:attr:`Groups.dropped`)."""
+
+    def by_people(sender, zone):
+        return People(3 if sender["zone"] == zone else 4)
+
+    engine = create_engine(Aggregability(by_people, key=by_zone.key), clients=3)
+    engine.take(0, create_message(0, "c0"))
+    engine.take(300 * S, create_message(1, "c1", 300))
+    engine.fire(600 * S)
+    assert engine.dropped == 3
+    engine.register(601 * S, "c1", {"zone": 2})  # its message has other thresholds now
+    assert engine.dropped == 3
+    engine.fire(900 * S)
+    assert (engine.dropped, engine.waiting("c0")) == (6, [])
 
 
 def test_failing_key_is_a_problem_and_messages_wait():

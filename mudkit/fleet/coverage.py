@@ -1,0 +1,145 @@
+"""Coverage: access points that phones use while they are in range, in place of their cellular networks.
+
+A device that roams uses the nearest access point in range. It leaves one at the end of its range, and joins
+one a little before it, so that it does not switch to and fro at the edge. Joining and leaving are changes of
+network: transfers are cut, and the address is another. The rate falls with the distance, and all who are
+attached share it in equal parts; a transfer has the rate of its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from mudkit.display import Displayed, View
+from mudkit.fleet.link import LinkProfile
+from mudkit.places import Place
+from mudkit.units import apart_km
+
+if TYPE_CHECKING:
+    from mudkit.fleet.device import Device
+
+JOIN_SHARE: Final = 0.95
+"""Share of its range in which an access point is joined; it is left beyond the whole."""
+MARGIN_M: Final = 5.0
+"""Another access point must be this much nearer than the present one."""
+RATE_STEPS: Final = (
+    (27 / 91, 54 / 54),
+    (29 / 91, 48 / 54),
+    (30 / 91, 36 / 54),
+    (42 / 91, 24 / 54),
+    (54 / 91, 18 / 54),
+    (64 / 91, 12 / 54),
+    (76 / 91, 9 / 54),
+    (91 / 91, 6 / 54),
+)
+"""Share of the range up to which a link has a share of its rate: the steps of IEEE 802.11g, at the distances
+(27 to 91 m) of the data sheet of Cisco's Aironet 1200 indoors."""
+
+
+def rate_share(distance_m: float, range_m: float) -> float:
+    """Return the share of its rate that a link has at a distance from its access point."""
+    return next((share for reach, share in RATE_STEPS if distance_m <= reach * range_m), RATE_STEPS[-1][1])
+
+
+class AccessPoint(Displayed):
+    """An access point of a lab, see :meth:`mudkit.lab.Lab.access_point`.
+
+    Parameters
+    ----------
+    name : str
+    at : (float, float)
+        Latitude and longitude, degrees.
+    range_m : float
+    profile : LinkProfile
+        Its network next to it, with nobody else attached.
+    """
+
+    def __init__(self, name: str, at: Place, range_m: float, profile: LinkProfile) -> None:
+        self.name, self.at, self.range_m, self.profile = name, at, range_m, profile
+        self.attached: dict[Device, None] = {}
+        """The devices that use it, in the order in which they have joined it."""
+
+    def _view(self) -> View:
+        """Return place, range and devices for a display."""
+        facts: dict[str, Any] = {
+            "place": f"{self.at[0]:.5f}, {self.at[1]:.5f}",
+            "range": f"{self.range_m:,.0f} m",
+            "network": self.profile.name,
+            "devices": len(self.attached),
+        }
+        return View(f"Access point {self.name}", facts)
+
+    def distance_m(self, loc: Place) -> float:
+        """Return its distance from a place, in metres."""
+        return 1000.0 * apart_km(self.at, loc)
+
+    def set_rate(self, device: Device) -> None:
+        """Set the rate of a link to it: by its distance, in an equal part of the time."""
+        loc = device.loc
+        assert loc is not None
+        share = rate_share(self.distance_m(loc), self.range_m) / len(self.attached)
+        down_kbps, up_kbps = self.profile.down_kbps * share, self.profile.up_kbps * share
+        if (device.link.down_kbps, device.link.up_kbps) != (down_kbps, up_kbps):
+            device.link.limit(down_kbps, up_kbps)
+            device.world.on_link(device)
+            device.notify_bandwidth()
+
+    def share_rate(self) -> None:
+        """Set the rates of all links to it."""
+        for device in self.attached:
+            self.set_rate(device)
+
+
+class Coverage:
+    """The access points of a world, and the devices that roam."""
+
+    def __init__(self) -> None:
+        self.points: dict[str, AccessPoint] = {}
+        self._cellular: dict[Device, str] = {}
+        """The kind of link that a device has where there is no access point."""
+
+    def __iter__(self) -> Iterator[AccessPoint]:
+        return iter(self.points.values())
+
+    def add_point(self, point: AccessPoint) -> None:
+        """Add an access point; devices in its range join it."""
+        self.points[point.name] = point
+        for device in self._cellular:
+            self.follow(device)
+
+    def add_device(self, device: Device) -> None:
+        """Add a device that roams from now on."""
+        self._cellular[device] = device.network
+        device.on_place = self.follow
+        self.follow(device)
+
+    def follow(self, device: Device) -> None:
+        """Join or leave an access point at the place where a device is now, and set the rates."""
+        loc = device.loc
+        before = next((point for point in self if device in point.attached), None)
+        after = None if loc is None else self._choose(loc, before)
+        if after is before:
+            if after is not None:
+                after.set_rate(device)
+            return
+        if before is not None:
+            del before.attached[device]
+        device.change_network(self._cellular[device] if after is None else after.profile.name)
+        if after is not None:
+            after.attached[device] = None
+        for point in (before, after):
+            if point is not None:
+                point.share_rate()
+
+    def _choose(self, loc: Place, present: AccessPoint | None) -> AccessPoint | None:
+        """Return the nearest access point that can be joined, or the present one if it is about as near."""
+        far_m = float("inf")
+        nearest, stays_m = None, far_m
+        for point in self:
+            distance_m = point.distance_m(loc)
+            if point is present and distance_m <= point.range_m:
+                stays_m = distance_m
+            elif distance_m <= JOIN_SHARE * point.range_m and distance_m < far_m:
+                nearest, far_m = point, distance_m
+        return present if stays_m - MARGIN_M < far_m and stays_m < float("inf") else nearest

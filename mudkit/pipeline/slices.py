@@ -1,0 +1,192 @@
+"""Reads and positions of the same time in the same tasks, where reads are too many to send them whole.
+
+Time is cut into slices with about the same number of reads. A position is in one slice; a read is in each
+slice that its window reaches. A slice with many positions is divided into chunks, each with all reads of the
+slice. Results do not depend on where slices and chunks end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from mudkit.pipeline.coverage import Reads
+from mudkit.pipeline.devices import sum_rows
+from mudkit.pipeline.executors import provide
+from mudkit.trace.schema import POSITIONS, epoch_us
+from mudkit.units import US_PER_S
+
+MAX_SENT_READS: Final = 500_000
+"""Reads that are sent whole to each task, at most: about 30 MB."""
+SLICE_READS: Final = 1 << 16
+CHUNK_POINTS: Final = 1 << 23
+"""Positions of a chunk."""
+_MAX_SLICES: Final = 4096
+_FLUSH_POINTS: Final = 1 << 20
+_BATCH_ROWS: Final = 1 << 17
+READ_COLUMNS: Final = ("read_id", "device", "ts", "lat", "lon", "box_km", "window_s")
+_TS: Final = POSITIONS.field("ts").type
+_ROWS: Final = pa.schema(
+    [
+        ("slice", pa.int32()),
+        ("chunk", pa.int32()),
+        ("is_read", pa.bool_()),
+        ("read_id", pa.int64()),
+        ("device", pa.string()),
+        ("ts", _TS),
+        ("lat", pa.float64()),
+        ("lon", pa.float64()),
+        ("box_km", pa.float64()),
+        ("window_s", pa.float64()),
+    ]
+)
+_ROWS_DDL: Final = (
+    "slice INT, chunk INT, is_read BOOLEAN, read_id BIGINT, device STRING, ts TIMESTAMP, "
+    "lat DOUBLE, lon DOUBLE, box_km DOUBLE, window_s DOUBLE"
+)
+_COUNTS: Final = pa.schema([("slice", pa.int64()), ("positions", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of time, of which each but the first begins at an edge, and the number of chunks of each."""
+
+    edges_us: NDArray[np.int64]
+    chunks: NDArray[np.int64]
+
+    def number(self, t_us: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the slice of each time."""
+        return np.searchsorted(self.edges_us, t_us, side="right")
+
+    def place_points(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add slice and chunk to positions, which go to the chunks of a slice in turn."""
+        for batch in batches:
+            points = pa.Table.from_batches([batch])
+            slices = self.number(epoch_us(points["ts"]))
+            yield from _rows(points, slices, np.arange(len(points)) % self.chunks[slices], is_read=False)
+
+    def place_reads(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add slice and chunk to reads: a row for each chunk of each slice that a read's window reaches."""
+        begins = np.concatenate([[0], np.cumsum(self.chunks)])
+        slice_of = np.repeat(np.arange(len(self.chunks)), self.chunks)
+        for batch in batches:
+            reads = pa.Table.from_batches([batch])
+            end_us = epoch_us(reads["ts"])
+            window_us = np.rint(reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+            first, past = begins[self.number(end_us - window_us)], begins[self.number(end_us) + 1]
+            row = np.repeat(np.arange(len(reads)), past - first)
+            step = np.arange(len(row)) - np.repeat(np.cumsum(past - first) - (past - first), past - first)
+            place = first[row] + step
+            slices = slice_of[place]
+            for some in range(0, len(row), _BATCH_ROWS):
+                part = slice(some, some + _BATCH_ROWS)
+                chunk = place[part] - begins[slices[part]]
+                yield from _rows(reads.take(pa.array(row[part])), slices[part], chunk, is_read=True)
+
+
+def _rows(
+    table: pa.Table, slices: NDArray[np.int64], chunk: NDArray[np.int64], *, is_read: bool
+) -> Iterator[pa.RecordBatch]:
+    columns = {
+        "slice": pa.array(slices, pa.int32()),
+        "chunk": pa.array(chunk, pa.int32()),
+        "is_read": pa.array(np.full(len(table), is_read)),
+        **{name: table[name] for name in table.column_names},
+    }
+    unknown = {of.name: pa.nulls(len(table), of.type) for of in _ROWS if of.name not in columns}
+    columns["ts"] = columns["ts"].cast(_TS)
+    yield from pa.table(columns | unknown).select(_ROWS.names).cast(_ROWS).to_batches()
+
+
+def cut_time(positions: DataFrame, reads: DataFrame, count: int) -> Slices:
+    """Cut time into slices of about :data:`SLICE_READS` reads, by estimated quantiles of their times."""
+    slices = min(-(-count // SLICE_READS), _MAX_SLICES)
+    edges_us = np.zeros(0, dtype=np.int64)
+    if slices > 1:
+        shares = np.linspace(0.0, 1.0, slices + 1)[1:-1].tolist()
+        times = reads.select(F.unix_micros("ts").alias("t_us"))
+        edges_us = np.unique(np.array(times.approxQuantile("t_us", shares, 0.25 / slices), dtype=np.int64))
+    plain = Slices(edges_us, np.ones(len(edges_us) + 1, dtype=np.int64))
+
+    def count_points(points: pa.Table) -> pa.Table:
+        number, rows = np.unique(plain.number(epoch_us(points["ts"])), return_counts=True)
+        return pa.table([pa.array(number), pa.array(rows)], schema=_COUNTS)
+
+    counted = sum_rows(positions.select("ts"), count_points, _COUNTS)
+    chunks = plain.chunks.copy()
+    chunks[counted["slice"].to_numpy()] = -(-counted["positions"].to_numpy() // CHUNK_POINTS)
+    return Slices(edges_us, chunks)
+
+
+def map_slices(
+    positions: DataFrame,
+    reads: DataFrame,
+    slices: Slices,
+    function: Callable[[Reads, pa.Table], Iterator[pa.RecordBatch]],
+    schema_ddl: str,
+    *,
+    horizon_s: float,
+) -> DataFrame:
+    """Call a function in tasks, with some positions and all reads whose answers may have them.
+
+    Parameters
+    ----------
+    positions, reads : DataFrame
+        With the columns of points, and :data:`READ_COLUMNS`.
+    slices : Slices
+    function : callable
+        Function of prepared reads and a table of positions.
+    schema_ddl : str
+        Columns of what it yields.
+    horizon_s : float
+        Age up to which an answer counts as cached.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for prepared, points in _of_slices(batches, horizon_s):
+            yield from function(prepared, points)
+
+    provide(positions.sparkSession)
+    points = positions.mapInArrow(slices.place_points, _ROWS_DDL)
+    both = points.unionAll(reads.select(*READ_COLUMNS).mapInArrow(slices.place_reads, _ROWS_DDL))
+    together = both.repartition("slice", "chunk").sortWithinPartitions("slice", "chunk", F.desc("is_read"))
+    return together.mapInArrow(run, schema_ddl)
+
+
+def _of_slices(batches: Iterator[pa.RecordBatch], horizon_s: float) -> Iterator[tuple[Reads, pa.Table]]:
+    """Yield the reads of each chunk with some of its positions; of each chunk the reads come first."""
+    chunk: tuple[int, int] | None = None
+    reads: list[pa.RecordBatch] = []
+    points: list[pa.RecordBatch] = []
+    prepared: Reads | None = None
+
+    def prepare() -> Reads:
+        table = pa.Table.from_batches(reads) if reads else _ROWS.empty_table()
+        return prepared or Reads.of(table.select(READ_COLUMNS), horizon_s)
+
+    for batch in batches:
+        keys = [batch.column(name).to_numpy(zero_copy_only=False) for name in _ROWS.names[:3]]
+        changes = np.flatnonzero(np.any([np.diff(key) != 0 for key in keys], axis=0)) + 1
+        for first, past in pairwise([0, *changes.tolist(), len(batch)]):
+            if past == first:
+                continue
+            piece, its = batch.slice(first, past - first), (int(keys[0][first]), int(keys[1][first]))
+            if its != chunk:
+                if points:
+                    yield prepare(), pa.Table.from_batches(points)
+                chunk, reads, points, prepared = its, [], [], None
+            (reads if keys[2][first] else points).append(piece)
+            if sum(map(len, points)) >= _FLUSH_POINTS:
+                prepared = prepare()
+                yield prepared, pa.Table.from_batches(points)
+                points = []
+    if points:
+        yield prepare(), pa.Table.from_batches(points)

@@ -1,0 +1,144 @@
+"""Coverage: who is attached to which access point, and at what rate, against a model that is written down plainly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from examples import examples
+from fleet_machines import Puppet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit import Lab
+from mudkit.errors import ParameterError
+from mudkit.events import LinkUp, Send, SendFailed
+from mudkit.fleet import LINKS
+from mudkit.units import KM_PER_DEGREE
+
+WIFI = LINKS["wifi"]
+
+
+def at(east_m: float) -> tuple[float, float]:
+    """Return a place on the equator, some metres east of Greenwich."""
+    return (0.0, east_m / 1000.0 / KM_PER_DEGREE)
+
+
+def step_of_80211g(distance_m: float, range_m: float) -> float:
+    """Return the data rate in Mbit/s at a distance, of 54 nearby, for a range of 91 m that is stretched."""
+    for reach_m, mbps in ((27, 54), (29, 48), (30, 36), (42, 24), (54, 18), (64, 12), (76, 9)):
+        if distance_m * 91 / range_m <= reach_m:
+            return mbps
+    return 6
+
+
+places = st.integers(-150, 450).map(lambda metres: metres + 0.5)
+moves = st.lists(st.tuples(st.sampled_from(["ann", "bob", "eve"]), places), max_size=14)
+
+
+@examples(60)
+@given(moves=moves)
+def test_devices_are_attached_and_share_the_rate_as_in_a_model(moves: Any) -> None:
+    lab = Lab(seed=1)
+    points = {"west": (0.0, 100.0), "east": (150.0, 200.0)}
+    for name, (east_m, range_m) in points.items():
+        lab.access_point(name, at(east_m), range_m)
+    devices = {name: lab.device(name, at=at(1000), roam=True) for name in ("ann", "bob", "eve")}
+    where = dict.fromkeys(devices, 1000.0)
+    used: dict[str, str | None] = dict.fromkeys(devices)
+    for name, east_m in moves:
+        devices[name].move(*at(east_m))
+        where[name] = east_m
+        away_m = {point: abs(east_m - middle_m) for point, (middle_m, _) in points.items()}
+        present = used[name]
+        joinable = {p: m for p, m in away_m.items() if m <= 0.95 * points[p][1] and p != present}
+        best = min(joinable, key=joinable.__getitem__, default=None)
+        if present is not None and away_m[present] <= points[present][1]:
+            if best is not None and away_m[best] <= away_m[present] - 5.0:
+                used[name] = best
+        else:
+            used[name] = best
+        sharers = {point: [d for d in devices if used[d] == point] for point in points}
+        assert {point.name: sorted(d.name for d in point.attached) for point in lab.world.coverage} == sharers
+        for device in devices:
+            point = used[device]
+            if point is None:
+                assert devices[device].network == "lte"
+                continue
+            middle_m, range_m = points[point]
+            share = step_of_80211g(abs(where[device] - middle_m), range_m) / 54 / len(sharers[point])
+            link = devices[device].link
+            assert devices[device].network == "wifi"
+            assert link.down_kbps == pytest.approx(WIFI.down_kbps * share)
+            assert link.down.us_per_byte == pytest.approx(8000 / (WIFI.down_kbps * share))
+            assert link.up.us_per_byte == pytest.approx(8000 / (WIFI.up_kbps * share))
+
+
+def test_leaving_is_a_change_of_network():
+    lab = Lab(seed=1)
+    lab.server("server").install("puppets", Puppet)
+    ann = lab.device("ann", at=at(0), roam=True)
+    lab.access_point("cafe", at(0), 100)
+    puppets: list[Puppet] = []
+
+    def make(ports: Any) -> Puppet:
+        puppets.append(Puppet(ports))
+        return puppets[-1]
+
+    process = ann.install("puppets", make)
+    process.call("do", effects=[Send("server", "x" * 10_000_000)])
+    lab.run(seconds=1)
+    ann.move(*at(101))
+    lab.run(seconds=1)
+    assert ann.network == "lte"
+    assert len(puppets[0].of(SendFailed)) == 1
+    assert [event.network for event in puppets[0].of(LinkUp)] == ["wifi", "lte"]
+    assert len({event.address for event in puppets[0].of(LinkUp)}) == 2
+
+
+def test_edge_is_crossed_without_switching_to_and_fro():
+    """Joined within 95 % of the range, left beyond the whole."""
+    lab = Lab(seed=1)
+    ann = lab.device("ann", at=at(200), roam=True)
+    lab.access_point("cafe", at(0), 100)
+    networks = []
+    for east_m in (97, 94, 97, 99, 97, 101, 97):
+        ann.move(*at(east_m))
+        networks.append(ann.network)
+    assert networks == ["lte", "wifi", "wifi", "wifi", "wifi", "lte", "lte"]
+
+
+def test_devices_that_move_follow_and_others_do_not():
+    """A fleet in Austin, with access points over all of the town; who does not roam stays."""
+    lab = Lab(seed=5)
+    roaming = lab.fleet(3, mobility="commute", roam=True)
+    staying = lab.fleet(3, mobility="commute", prefix="other")
+    lab.access_point("town", "austin", 100_000)
+    assert {device.network for device in roaming} == {"wifi"}
+    lab.run(minutes=5)
+    assert {device.network for device in roaming} == {"wifi"}
+    assert {device.network for device in staying} == {"lte"}
+    assert len(next(iter(lab.world.coverage)).attached) == 3
+
+
+def test_device_without_a_place_has_no_access_point():
+    lab = Lab(seed=1)
+    lab.access_point("cafe", at(0), 100)
+    assert lab.device("ann", roam=True).network == "lte"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"name": "cafe"}, "exists already"),
+        ({"range_m": 0.0}, "range_m"),
+        ({"range_m": -1.0}, "range_m"),
+        ({"at": "nowhere"}, "no such city"),
+        ({"link": "wify"}, "did you mean 'wifi'"),
+    ],
+)
+def test_access_point_without_sense_is_refused(wrong, words):
+    lab = Lab(seed=1)
+    lab.access_point("cafe", at(0), 100)
+    with pytest.raises(ParameterError, match=words):
+        lab.access_point(**{"name": "bar", "at": at(0), "range_m": 100.0, "link": "wifi"} | wrong)

@@ -1,0 +1,26 @@
+"""Parsing of batches: what it takes in memory."""
+
+import tracemalloc
+
+from mudkit.trace.options import Options
+from mudkit.trace.parse import parse_batch
+
+ROWS = 50_000
+MAX_BYTES_A_ROW = 150
+"""A dozen numbers for each row at a time: its reason, a text, is for rows that are set aside alone."""
+
+
+def test_good_rows_hold_no_texts_of_reasons(tmp_path):
+    file = tmp_path / "cabs.csv"
+    lines = (f"cab{n % 9},{1_700_000_000 + n},47.{n:06d},8.5" for n in range(ROWS))
+    file.write_text("\n".join(["device,ts,lat,lon", *lines]))
+    plan = Options().plan(file)
+    (batch,) = plan.source.batches()
+    parse_batch(plan, batch)  # loads what it needs
+    tracemalloc.start()
+    try:
+        assert len(parse_batch(plan, batch).good) == ROWS
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < MAX_BYTES_A_ROW * ROWS, f"{peak_bytes / ROWS:.0f} bytes a row"
