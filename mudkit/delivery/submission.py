@@ -98,7 +98,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     summary: str
     where: str | None = None
-    found: str | None = None
+    actual: str | None = msgspec.field(name="found", default=None)
     expected: str | None = None
     remedy: str | None = None
 
@@ -109,8 +109,13 @@ class Refusal(msgspec.Struct, frozen=True):
 
     def error(self) -> ParameterError:
         """Return the error of the refused operation."""
-        fields = {name: getattr(self, name) for name in ("where", "found", "expected", "remedy")}
-        return ParameterError(self.summary, **fields)
+        return ParameterError(
+            self.summary,
+            where=self.where,
+            found=self.actual,
+            expected=self.expected,
+            remedy=self.remedy,
+        )
 
 
 class SubmitWelcome(msgspec.Struct, frozen=True, tag_field="kind", tag="submit welcome"):

@@ -90,7 +90,7 @@ def test_each_system_delivers_useful_items(entries, task, system):
     ("task", "system", "seed"),
     [
         ("news with ranks", "Last hop", 0),  # loss of a message of a read
-        ("news with ranks", "Last hop", 1),  # loss of the hello of the uplink desk
+        ("news with ranks", "Last hop", 1),  # loss of a hello
         ("news with ranks", "SUBLIM", 1),
         ("ward telemetry", "to everyone", 1),  # continuous traffic once delayed retransmission
     ],
