@@ -100,9 +100,11 @@ def density_map(
     (west, east), (south, north) = Ranks(rows, place_values("lon"), results["lon"]).ends(), lat.ends()
     refuse_off_sphere(np.array([south, north]), np.array([west, east]), "positions")
     cut = best_cut(west, east, results["degrees"]["degree"].to_numpy())
-    values = unwrapped_values(cut)
-    lon = Ranks(rows, values, summarise(rows, {"lon": values.ranges})["lon"])
-    frame = _frame(lat, lon, cut).turned_back()
+    lon = _longitudes(rows, cut)
+    frame = _frame(lat, lon, cut)
+    if frame.best_turn != cut:
+        lon = _longitudes(rows, frame.best_turn)
+        frame = _frame(lat, lon, frame.best_turn)
     grid, sides = Grid.of_frame(frame), _sides(frame)
     edges = frame.south, frame.west, frame.north, frame.east
     counts: dict[str, Callable[[], Summary]] = {
@@ -113,7 +115,7 @@ def density_map(
     counted = summarise(rows, counts)
     picture = grid.picture(counted["ground"])
     ground = Ground(grid, picture, lat.count(), lat.count() - int(picture.sum()))
-    view = _core(frame, lat, lon, frame.cut - cut)
+    view = _core(frame, lat, lon)
     title = f"Map: {words.count(lat.count(), 'position')}"
     leaflet_map = map_in_frame(title, frame, view, ground, background=background)
     window = frame.surroundings()
@@ -127,6 +129,12 @@ def density_map(
     return leaflet_map
 
 
+def _longitudes(rows: Rows, cut: float) -> Ranks:
+    """Return the ranks of longitudes in the turn that starts at ``cut``."""
+    values = unwrapped_values(cut)
+    return Ranks(rows, values, summarise(rows, {"lon": values.ranges})["lon"])
+
+
 def _frame(lat: Ranks, lon: Ranks, cut: float) -> Frame:
     """Return the frame of places as :meth:`Frame.around` does; longitudes are those of its turn."""
     limits = []
@@ -138,14 +146,14 @@ def _frame(lat: Ranks, lon: Ranks, cut: float) -> Frame:
     return Frame(south, west, north, east, cut).at_least(MIN_SIDE_KM)
 
 
-def _core(frame: Frame, lat: Ranks, lon: Ranks, turn: float) -> Frame:
+def _core(frame: Frame, lat: Ranks, lon: Ranks) -> Frame:
     """Return the part that holds nearly all places, as :meth:`Frame.core` does."""
     count = lat.count()
     if count < MIN_TRIMMED:
         return frame
     ranks = np.array([max(math.ceil(level * count) - 1, 0) for level in (_CORE, 1.0 - _CORE)])
     (south, north), (west, east) = (values.at(ranks).tolist() for values in (lat, lon))
-    return frame.with_margin(south, west + turn, north, east + turn)
+    return frame.with_margin(south, west, north, east)
 
 
 Whole: TypeAlias = NDArray[np.int64]

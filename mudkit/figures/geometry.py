@@ -111,12 +111,13 @@ class Frame:
         """
         lon = np.concatenate([lon for _, lon in groups])
         cut = best_cut(float(lon.min()), float(lon.max()), np.floor(lon % 360.0).astype(np.int64) % 360)
-        return cls(0.0, 0.0, 0.0, 0.0, cut).part(groups).turned_back()
+        frame = cls(0.0, 0.0, 0.0, 0.0, cut).part(groups)
+        return frame if frame.best_turn == cut else cls(0.0, 0.0, 0.0, 0.0, frame.best_turn).part(groups)
 
-    def turned_back(self) -> Frame:
-        """Return this frame in the turn in which its middle lies in (-180, 180], as layers expect."""
-        back = 360.0 * math.ceil(((self.west + self.east) / 2 - 180.0) / 360.0)
-        return Frame(self.south, self.west - back, self.north, self.east - back, self.cut - back)
+    @property
+    def best_turn(self) -> float:
+        """Cut of the turn in which the middle of this frame lies in (-180, 180], as layers expect."""
+        return self.cut - 360.0 * math.ceil(((self.west + self.east) / 2 - 180.0) / 360.0)
 
     def part(self, groups: Sequence[Group]) -> Frame:
         """Return the frame of groups of places as :meth:`around` does, in the turn of this one."""
