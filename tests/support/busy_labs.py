@@ -392,6 +392,10 @@ class Sublim(BusyLab):
         lab.run(minutes=1)
         replace_store(subscribers["bob"].installed)
         lab.devices["bob"].set_measured("loc", (0.002, 0.0))
+        lab.faults.kill("access-point-1")  # it asks for a replay
+        net.publish({"n": 98, "ecg": bytes(50)}).result()
+        lab.faults.restart("access-point-1")
+        lab.run(minutes=1)
         lab.faults.kill("publish-server")
         lab.faults.restart("publish-server")
         self.monitor.publish({"n": 99, "ecg": bytes(50)})
