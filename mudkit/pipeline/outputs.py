@@ -1,11 +1,11 @@
 """Outputs of jobs: a folder of files in a format, or a table of the catalogue.
 
 A folder is complete by its manifest (:mod:`mudkit.pipeline.commits`). A table is complete by its property
-``mudkit.rows``, which is set last, when as many rows are read from it. Its rows are first written to a
+``mudkit_rows``, which is set last, when as many rows are read from it. Its rows are first written to a
 folder, as a result is, and then put into the table by one statement that replaces all of its rows. So a job
 that is repeated after a kill puts no row there twice, whatever the table's format is. Readers see a
 replacement as a whole where the format has transactions (Delta, Iceberg); of files (Parquet, ORC) they may
-see half of it while ``mudkit.rows`` is missing.
+see half of it while ``mudkit_rows`` is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_FORMAT = ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source", "ClassN
 """Signs in errors of Spark that it lacks a format."""
 _NAME = re.compile(r"(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+)){0,2}")
 _DATE = "date"
-_MADE_BY, _ROWS = "mudkit.version", "mudkit.rows"
+_MADE_BY, _ROWS = "mudkit_version", "mudkit_rows"
 """Properties of a table: who made it; its rows, when it is complete."""
 
 

@@ -221,7 +221,7 @@ def test_no_piece_straddles_many_reads(times, max_rows, bursts):
 def test_device_that_reads_each_second_has_few_pairs():
     """Label three hours of a read a second: 360 pairs for each read, not the 7,200 seconds of the horizon.
 
-    An answer serves the next 360 reads (issue 66, 5); what is labelled is counted exactly.
+    An answer serves the next 360 reads; what is labelled is counted exactly.
     """
     seconds = 10_800
     reads = build_table([("a", second, (0, 0), 2, 20) for second in range(seconds)])

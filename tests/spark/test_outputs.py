@@ -64,7 +64,7 @@ def dates_of(out, ending):
     return Counter(name.partition("/")[0] for name in names)
 
 
-@pytest.mark.soak(keep=2)
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("format", ["parquet", "orc", "csv", "json"])
 def test_files_of_each_format_have_the_rows_by_date(spark, folder, tmp_path, format):  # noqa: A002
     """66: `out=`: any format, partitioned by date, compacted: no more files than partitions need."""
@@ -120,7 +120,7 @@ def test_table_is_replaced_and_never_has_rows_twice(spark, folder, tmp_path, dat
 
     def put_and_stop(spark, table, *arguments):
         put(spark, table, *arguments)
-        spark.sql(f"ALTER TABLE {table.quoted} UNSET TBLPROPERTIES ('mudkit.rows')")
+        spark.sql(f"ALTER TABLE {table.quoted} UNSET TBLPROPERTIES ('mudkit_rows')")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

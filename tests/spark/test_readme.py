@@ -38,9 +38,11 @@ REDUCED = {
 OUTCOMES = {
     "README-1": "all(part in printed for part in ('noon?', 'jane', 'bob'))",
     "class-1": "'Not yet.' in printed",
+    "cluster-1": "shown[0] == 400 and any(__import__('pathlib').Path('counts').rglob('*.orc'))",
     "contrail-1": "[party for party, *_ in shown] == ['alice']",
     "histories-1": "verdict.status == 'ILLEGAL' and shown.data",
     "lab-1": "{'positions', 'messages'} <= {path.stem for path in shown.iterdir()} and len(fleet) == 200",
+    "lab-2": "lab.bill()['bytes'].sum() > 10_000 and len(lab.frame('messages')) == 44",
     "lasthop-1": "(round(run.waste, 4), round(run.loss, 4)) == (0.0027, 0.0068) and shown.data",
     "lasthop-2": "[item['text'] for item in shown[0]] == ['a bridge opens'] and storm in set(shown[1]['item'])",
     "lasthop-3": "shown.data",

@@ -26,8 +26,9 @@ def as_table(spark, folder):
     return "cars_of_policies"
 
 
+@pytest.mark.soak(keep=1, group="page")
 def test_page_on_spark_is_that_in_memory(spark, folder, tmp_path, monkeypatch):
-    """Compare what is read, recommended, saved, tried and assumed (issue 66, 10), with samples of each kind."""
+    """Compare what is read, recommended, saved, tried and assumed, with samples of each kind."""
     monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 100)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 5)
     monkeypatch.setattr(assuming, "_MAX_READS", 150)
@@ -38,7 +39,7 @@ def test_page_on_spark_is_that_in_memory(spark, folder, tmp_path, monkeypatch):
     assert_same_values(here, policy_values(source))
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="page")
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_page_of_a_table_is_that_of_its_file(spark, folder, tmp_path, folds):
     table = as_table(spark, folder)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from mudkit import Lab, figures, units
 from mudkit.consistency import History, check
+from mudkit.fleet.load import LOAD_COLUMNS
 from mudkit.learning import FixedRule
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
@@ -319,6 +320,19 @@ def _fleet() -> figures.Fleet:
     return figures.Fleet.from_tables(table, down)
 
 
+def _server_load() -> pd.DataFrame:
+    """Return an hour of two servers, one of which is flooded for ten minutes."""
+    start = pd.date_range("2010-03-01T13:00", periods=60, freq="min", tz="UTC")
+    rows = []
+    for number, minute in enumerate(start):
+        flood = 20 <= number < 30
+        rows.append(
+            ("store", minute, 50, 12 * flood, 1.0 if flood else 0.4, 9.0 * flood, 30.0 * flood, 30 * flood)
+        )
+        rows.append(("relay", minute, 50, 0, 0.2, 0.0, 0.0, 0))
+    return pd.DataFrame(rows, columns=list(LOAD_COLUMNS))
+
+
 def _growth() -> pd.DataFrame:
     rows = [(name, n, n * per) for name, per in (("the index", 0.002), ("one by one", 0.05), ("the paper", 0.1))
             for n in (10, 100, 1000, 10_000)]  # fmt: skip
@@ -386,6 +400,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _shares([f"t{k}" for k in range(7)]), _shares(["b1", "b2", "b3"]).assign(stale_share=[0.2, 0.1, 0.0]),
         _shares(["always ask", "15 minutes", "never ask"]), title="Sent and stale", max_stale_share=0.3,
     ),
+    "server_load": lambda: figures.server_load(_server_load()),
     "growth": lambda: figures.growth(_growth(), title="Time to find the readers of a record", x="subscriptions", y="ms", by="way"),
     "histogram": lambda: figures.histogram(
         pd.DataFrame({"from_s": [0, 1, 2, 4, 8], "to_s": [1, 2, 4, 8, 16], "reads": [3, 40, 77, 20, 1]}),

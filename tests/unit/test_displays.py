@@ -428,7 +428,7 @@ def test_displays_import_no_large_packages() -> None:
 
 INTERNAL = ("mudkit.report", "mudkit.reproduce", "mudkit.verify", "mudkit.trace.clean", "mudkit.trace.parse",
             "mudkit.trace.formats", "mudkit.trace.movement", "mudkit.learning.writes", "mudkit.pipeline.devices",
-            "mudkit.pipeline.inputs")  # fmt: skip
+            "mudkit.pipeline.inputs", "mudkit.pipeline.summaries", "mudkit.trace.summaries")  # fmt: skip
 """Packages whose tables are not shown in notebooks."""
 
 

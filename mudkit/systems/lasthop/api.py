@@ -131,7 +131,7 @@ class Publisher(OnHost):
         )
 
     def topic(self, name: str) -> Topic:
-        """Return a topic, to publish on it from the device."""
+        """Return the topic of a ``name``, to publish on it from the device."""
         return Topic(self, name)
 
     def submissions(self) -> Operation:

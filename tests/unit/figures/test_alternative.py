@@ -41,6 +41,7 @@ MAIN_NUMBERS = {
     "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
     "sensitivity": ["as assumed", "window 4 h", "age, 20.0 %"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
+    "server_load": ["120 messages did not fit into a queue"],
     "side_by_side": ["sent, %", "18 May"],
     "signals": ["12 a second: 50 points"],
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],

@@ -74,7 +74,11 @@ def test_arrows_connect_sender_and_receiver_at_their_times():
 
 
 def test_fates_differ_by_dash_mark_and_colour():
-    figure = figures.message_diagram(RUN)
+    others = make_messages(
+        ("server", "jane", 1.5, 1.6, "not let in", "ack", "n4"),
+        ("john", "server", 1.6, 1.7, "queue full", "sync", "n5"),
+    )
+    figure = figures.message_diagram(pd.concat([RUN, others]))
     looks = {trace.name: trace for trace in figure.data if trace.name in FATES}
     assert set(looks) == set(FATES)
     assert len({(look.line.dash, look.marker.symbol) for look in looks.values()}) == len(FATES)

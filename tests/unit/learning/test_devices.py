@@ -131,7 +131,7 @@ def whole():
 @examples(16)
 @given(groups=st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
 def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
-    """Compare trees' shares, costs and intervals of tasks with those of one process (issue 66, 9)."""
+    """Compare trees' shares, costs and intervals of tasks with those of one process."""
     pd.testing.assert_frame_equal(evaluate_groups(groups, FEW, folds=folds), whole[folds], check_exact=True)
 
 
@@ -169,7 +169,7 @@ def uneven():
 @pytest.mark.parametrize("folds", ["device", "time"])
 @pytest.mark.parametrize("seed", [0, 5])
 def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
-    """Grow the same trees from a sample, choose by the same sums: `recommend` on Spark equals it here (issue 66, 9)."""
+    """Grow the same trees from a sample, choose by the same sums: `recommend` on Spark equals it here."""
     monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 150)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 3)
     monkeypatch.setattr(devices, "SAMPLED_BLOCK", 4)
@@ -397,7 +397,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
 
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
-    """Search delays of tasks and of one process: the same messages, stale reads and learnt delays (issue 66, 9)."""
+    """Search delays of tasks and of one process: the same messages, stale reads and learnt delays."""
     monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
     results = []
     for writers in (

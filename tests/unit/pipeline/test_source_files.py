@@ -24,7 +24,9 @@ def source(tmp_path):
 
 @pytest.fixture
 def work(source, tmp_path):
-    return IngestWork(Options().plan(source), Job(tmp_path / "out", TRACE, "0" * 16, "abcdef01"), 3)
+    return IngestWork(
+        Options().plan(source), Job(tmp_path / "out", TRACE, "0" * 16, "abcdef01"), 3, "parquet"
+    )
 
 
 def parse(work, seen):

@@ -113,7 +113,7 @@ def test_sublim_runs_reproducibly_in_an_experiment():
     assert result.system == "SUBLIM"
     assert result.deliveries["delivered"].notna().mean() > 0.9
     assert set(result.deliveries["status"]) <= {"read", "unread", "lost"}
-    assert set(result.bill["system"]) == {"sublim", "store and forward"}  # store and forward is the uplink
+    assert set(result.bill["system"]) == {"sublim"}  # publishers are devices, and pay for publishing
     repeated = run(task, Sublim, 1)
     assert repeated.measures() == result.measures()
 
