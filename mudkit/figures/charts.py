@@ -117,7 +117,7 @@ def server_load(table: pd.DataFrame, *, title: str = "Load of the servers") -> g
             figure.add_trace(line, row, 1)
     for row, (_, name, form) in enumerate(rows, start=1):
         figure.update_yaxes(title_text=name, rangemode="tozero", tickformat=form, row=row, col=1)
-    figure.update_xaxes(title_text="UTC", row=3, col=1)
+    figure.update_xaxes(title_text="hour, UTC", row=3, col=1)
     lost = int(table["lost"].sum())
     ending = f" {lost:,} messages did not fit into a queue." if lost else ""
     return styled(figure, 520, _MARGIN, f"{title}.{ending}" if ending else title, legend=_LEGEND)

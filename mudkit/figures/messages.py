@@ -78,8 +78,8 @@ _LOOKS = {
     "no link": _Look(INK, "solid", 1.8, "x", 10, _STUB),
     "nobody there": _Look("#936ab5", "solid", 1.8, "diamond-x-open", 12, _STUB),
     "lost": _Look("#bf5696", "dot", 2.2, "circle-x-open", 13, 0.73),
-    "not let in": _Look("#a97a1a", "longdash", 1.8, "square-x-open", 12, 0.87),
-    "queue full": _Look("#5b8291", "longdashdot", 1.8, "square-cross-open", 12, 0.93),
+    "not let in": _Look("#a17312", "longdash", 1.8, "square-x-open", 12, 0.87),
+    "queue full": _Look("#588194", "longdashdot", 1.8, "square-cross-open", 12, 0.93),
     "repeated": _Look(GREEN, "dashdot", 1.1, "arrow", 10, 1.0),
     "under way": _Look(text_colour(SKY), "8px,4px", 1.6, "circle-open", 9, 0.45),
 }

@@ -1,4 +1,4 @@
-"""Store and forward in experiments: the baseline, and the uplink of other systems."""
+"""Store and forward in experiments: the baseline."""
 
 from __future__ import annotations
 
