@@ -114,7 +114,18 @@ def report(
         return
     given = parameters.preset(name, preset) if preset else {}
     assigned = [*(param or []), *([] if where is None else [f"where={where}"])]
-    given |= parameters.parse_assignments(name, assigned) | ({"spark": True} if spark else {})
+    given |= parameters.parse_assignments(name, assigned)
+    if spark:
+        with_spark = [one for one in TEMPLATES if any(row[0] == "spark" for row in parameters.described(one))]
+        if name not in with_spark:
+            raise ParameterError(
+                "This report is computed on this machine alone.",
+                where="--spark",
+                found=f"mudkit report {name} --spark",
+                expected=f"{' or '.join(with_spark)} with --spark",
+                remedy="leave --spark out",
+            )
+        given["spark"] = True
     if not against:
         path = run_report(name, given, build=out, force=force)
         typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())

@@ -666,3 +666,12 @@ def test_lines_of_help_texts_fit_into_a_terminal():
         for paragraph in (command.help or "").split("\n\n")[1:]:
             lines = paragraph.strip().splitlines()
             assert len(lines) == 1 or max(map(len, lines)) <= 78, (command.name, paragraph)
+
+
+@pytest.mark.parametrize("name", ["propagation", "prefetch_sizing", "scoreboard"])
+def test_report_that_is_not_computed_on_spark_refuses_it_in_words(name):
+    """What came, what was expected, what to do; and not the name of a parameter that was not given."""
+    with pytest.raises(
+        ParameterError, match=r"(?s)this machine alone.*trace_profile or cache_policy.*leave --spark out"
+    ):
+        run("report", name, "--spark")
