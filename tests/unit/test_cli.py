@@ -670,7 +670,7 @@ def test_lines_of_help_texts_fit_into_a_terminal():
 
 @pytest.mark.parametrize("name", ["propagation", "prefetch_sizing", "scoreboard"])
 def test_report_that_is_not_computed_on_spark_refuses_it_in_words(name):
-    """What came, what was expected, what to do; and not the name of a parameter that was not given."""
+    """The refusal names the option, the reports that take it, and what to do."""
     with pytest.raises(
         ParameterError, match=r"(?s)this machine alone.*trace_profile or cache_policy.*leave --spark out"
     ):
