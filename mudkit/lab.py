@@ -329,7 +329,7 @@ class Lab(Displayed):
         if storage is not None:
             server.storage = Path(storage)
         if at is not None:
-            server.at = parse_place("at", at)
+            self.world.place_server(server, parse_place("at", at))
         if profile is not None:
             server.load = Load(server, profile)
         return server

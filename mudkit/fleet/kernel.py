@@ -38,7 +38,7 @@ from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
 from mudkit.fleet.store import Killed
 from mudkit.fleet.transport import Connections, Transport, Trip
-from mudkit.places import travel_us
+from mudkit.places import Place, travel_us
 from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
@@ -111,6 +111,7 @@ class World(Clock):
         "at_address",
         "connections",
         "coverage",
+        "has_places",
         "hosts",
         "on_answer",
         "on_failure",
@@ -132,6 +133,8 @@ class World(Clock):
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
         self.coverage = Coverage()
         """Its access points, and the devices that use them."""
+        self.has_places = False
+        """True if at least one server has a place."""
         self.connections: Connections | None = None
         """The connections of its hosts; None: messages need none."""
         self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
@@ -167,6 +170,10 @@ class World(Clock):
         self.check_name_free(name)
         self.hosts[name] = Host(self, name)
         return self.hosts[name]
+
+    def place_server(self, server: Host, at: Place) -> None:
+        """Set the place of a server: messages to and from it take the time of their way."""
+        server.at, self.has_places = at, True
 
     def add_device(self, name: str, link: str = "lte") -> Device:
         """Add a device of a new name, with a link of a kind of ``LINKS``, which is up."""
@@ -374,14 +381,18 @@ class World(Clock):
 
     def _fire_timer(self, timer: tuple[Process, str]) -> None:
         """Fire a timer that is due; on a server with a load, when a worker takes it."""
-        load = timer[0].host.load
+        process, name = timer
+        if process.timers.get(name) is not timer:  # it was set since, or cancelled
+            return
+        load = process.host.load
         if load is None:
-            self._pass_timer(timer)
-        elif timer[0].timers.get(timer[1]) is timer:
+            del process.timers[name]
+            self._handle(process, TimerFired(name))
+        else:
             load.add_timer(self._when_fired, timer)
 
     def _pass_timer(self, timer: tuple[Process, str]) -> None:
-        """Pass TimerFired to a machine, unless the timer was set again or cancelled."""
+        """Pass TimerFired to a machine of a server with a load, unless the timer was set again meanwhile."""
         process, name = timer
         if process.timers.get(name) is timer:  # not one that was set since
             del process.timers[name]
@@ -463,19 +474,21 @@ class World(Clock):
             self.fail_transfer(transfer, "no link")
         elif host.link is not None:
             target = None if self.connections is None else self.at_address.get(to)
-            if target is None or self.connections is None:
+            if target is None:
                 self._put_on_link(transfer, host.link.up)
-            else:
+            elif self.connections is not None:
                 self.connections.send(transfer, target)
         else:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
                 self._travel(transfer, host, target, _SERVER_LATENCY_US)
-            elif self.connections is None:
+            elif self.connections is not None:
+                self.connections.send(transfer, target)
+            elif self.has_places:
                 self._travel(transfer, host, target, 0)
             else:
-                self.connections.send(transfer, target)
+                self._forward(transfer)
 
     def dispatch(self, transfer: Transfer, origin: Host) -> None:
         """Send what travels over a connection from one of its hosts."""
@@ -502,8 +515,11 @@ class World(Clock):
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            origin = self.hosts[direction.link.device]
-            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
+            if self.has_places:
+                origin = self.hosts[direction.link.device]
+                self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
+            else:
+                self._forward(transfer)
         else:
             self._deliver_now(transfer, direction.link)
 
@@ -573,13 +589,15 @@ class World(Clock):
             self.fail_transfer(transfer, "nobody there")
         elif not host.is_online:
             self.fail_transfer(transfer, "no link")
-        elif host.load is None:
-            self._receive(transfer)
+        elif host.load is None:  # as in _receive: this is done for every message
+            if self.on_fate is not None:
+                self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
+            self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
         elif not host.load.add_message(self._when_received, transfer) and self.on_fate is not None:
             self.on_fate(transfer, "queue full")
 
     def _receive(self, transfer: Transfer) -> None:
-        """Pass a message that has arrived to its machine."""
+        """Pass a message to its machine on a server with a load, whose worker has taken it."""
         target = self.at_address.get(transfer.to)
         if target is None:  # it was uninstalled while the message waited
             self.fail_transfer(transfer, "nobody there")
