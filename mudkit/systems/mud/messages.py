@@ -75,12 +75,16 @@ class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
     """Operation: delete a record (Mobius 3.1): a write without a record."""
 
 
+Offline: TypeAlias = Literal["answer", "wait", "fail"]
+"""What a read does without a network: answers with what the device holds, waits for one, or fails."""
+
+
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     """Operation: read records once (Mobius 3.1).
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
-    instead of records.
+    instead of records; ``offline``: what to do without a network.
     """
 
     table: str
@@ -90,6 +94,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     utility: Utility | None
     latest: bool
     aggregate: str | None
+    offline: Offline = "answer"
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):

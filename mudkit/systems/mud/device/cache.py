@@ -1,7 +1,7 @@
 """Cached answers of a client: which queries it can answer from its local store, and how well.
 
-An answer is complete if all its keys are stored, or if an earlier answered query of the same reader contains
-it and nothing of that was evicted since.
+An answer is complete if all its keys are stored, or if an earlier answered query of the same reader, or the
+query of a continuous read, contains it and nothing of that was evicted since.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from mudkit.errors import PredicateError
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.policies.policies import Cached, Query
@@ -31,6 +32,11 @@ class CachedAnswer(msgspec.Struct, frozen=True):
 
     versions: dict[str, Version]
     quality: Answerable
+
+    @property
+    def is_pending(self) -> bool:
+        """True if all keys that can match have pending writes: nothing is newer."""
+        return self.quality.age_s < 0.0
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,10 @@ class _AnsweredQuery:
 class Cache:
     """Queries that the cloud has answered, by which answers from the local store are judged."""
 
-    def __init__(self, local: Local, access: Access) -> None:
+    def __init__(self, local: Local, access: Access, followed: FollowedQueries) -> None:
         self._local = local
         self._access = access
+        self._followed = followed
         self._answered: list[_AnsweredQuery] = []
 
     def record_answer(
@@ -77,25 +84,40 @@ class Cache:
         """Number of answered queries that are remembered."""
         return len(self._answered)
 
-    def cached_answers(self, now_us: int) -> list[Cached]:
-        """Return the answered queries as policies see them, the oldest first."""
+    def cached_answers(self, now_us: int, context: Fields) -> list[Cached]:
+        """Return the answered queries as policies see them, the oldest first.
+
+        Those of continuous reads come last. They are answered in the present ``context``.
+        """
         return [
             Cached(answer.query, (now_us - answer.at_us) / 1e6, answer.context, len(answer.versions))
             for answer in self._answered
+        ] + [
+            Cached(
+                followed.query,
+                (now_us - followed.current_us(now_us)) / 1e6,
+                dict(context),
+                len(followed.delivered),
+            )
+            for followed in self._followed.answered()
         ]
 
     def find_answer(
-        self, now_us: int, query: Query, keys: list[str] | None, *, latest: bool
+        self, now_us: int, query: Query, keys: list[str] | None, *, only_pending: bool
     ) -> CachedAnswer | None:
-        """Return the answer from the local store; None: the predicate cannot be evaluated here.
+        """Return the answer from the local store; None: the predicate fails on a record.
 
-        ``keys`` are the only keys that can match; with ``latest`` only pending writes count.
+        ``keys`` are the only keys that can match. A record is missing if only the cloud can evaluate its
+        writer predicate. With ``only_pending``, committed versions do not count.
         """
         candidates = self._find_candidates(query, keys)
-        if latest:
+        if only_pending:
             candidates = {
                 key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
             }
+        missing = [key for key, version in candidates.items() if _needs_cloud(version)]
+        for key in missing:
+            del candidates[key]
         is_named = keys is not None
         is_all = is_named and asks_for_keys_only(query.predicate)
         try:
@@ -111,12 +133,18 @@ class Cache:
         relevant = versions if keys is None else candidates
         if keys is None or len(candidates) < len(keys):
             age_s, completeness, bias = self._quality(now_us, query, keys, relevant)
-            if latest:
+            if only_pending:
                 completeness, bias = 0.0, 0.0  # other clients may have written since
+            elif missing:
+                completeness *= len(candidates) / (len(candidates) + len(missing))
         for version in relevant.values():
             if isinstance(version, HeldRow):
-                age_s = max(age_s, (now_us - version.held_us) / 1e6)
+                age_s = max(age_s, self.age_s(now_us, query.table, version))
         return CachedAnswer(versions, Answerable(age_s, completeness, bias))
+
+    def age_s(self, now_us: int, name: str, row: HeldRow) -> float:
+        """Return the time since a held version was last known to be that of the cloud, in seconds."""
+        return (now_us - self._followed.current_us(now_us, name, row)) / 1e6
 
     def _find_candidates(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
         """Return the stored versions of some keys or the whole table: the latest, or the latest committed."""
@@ -137,12 +165,22 @@ class Cache:
     ) -> tuple[float, float, float]:
         """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
         kept = self._count_by_partition(query.table, known_keys)
-        containing = [answer for answer in self._answered if self._contains_query(answer.query, query)]
-        best = max(
-            containing, key=lambda answer: (-self._count_lost(answer).total(), answer.at_us), default=None
-        )
+        containing = [
+            *(
+                (self._count_lost(answer), answer.at_us)
+                for answer in self._answered
+                if self._contains_query(answer.query, query)
+            ),
+            *(
+                (self._count_by_partition(query.table, self._followed.missing_keys(followed)), at_us)
+                for followed in self._followed.answered(query.table)
+                if self._contains_query(followed.query, query)
+                for at_us in [followed.current_us(now_us)]
+            ),
+        ]
+        best = max(containing, key=lambda answer: (-answer[0].total(), answer[1]), default=None)
         if best is not None:
-            lost, age_s = self._count_lost(best), (now_us - best.at_us) / 1e6
+            lost, age_s = best[0], (now_us - best[1]) / 1e6
         elif keys is not None:
             lost, age_s = self._count_by_partition(query.table, set(keys) - set(known_keys)), 0.0
         else:
@@ -192,7 +230,7 @@ class Cache:
         table = self._local.tables.get(query.table)
         writer = version.predicate
         if writer is not None:
-            if isinstance(version, HeldRow) and tables_of_sent(writer):
+            if _needs_cloud(version):
                 raise PredicateError("Only the cloud can evaluate this writer predicate.", text=writer.text)
             if not is_visible(version, query.reader, auth, table):
                 return False
@@ -201,3 +239,8 @@ class Cache:
         if is_all or query.predicate is None:
             return True
         return query.predicate(record_of(version, table), receiver=query.reader, auth=auth) is True
+
+
+def _needs_cloud(version: Version) -> bool:
+    """Return whether only the cloud can evaluate the writer predicate of a committed version."""
+    return isinstance(version, HeldRow) and bool(tables_of_sent(version.predicate))

@@ -7,7 +7,7 @@ import pytest
 from mud_place import Place
 
 from mudkit import Lab
-from mudkit.errors import ParameterError
+from mudkit.errors import NoNetwork, ParameterError
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, bandwidth, energy, freshness
 from mudkit.systems.mud.policies.policies import NEVER, Expected, Query
 
@@ -74,7 +74,7 @@ def test_unknown_read_type_is_refused_with_a_suggestion(jane):
 def test_committed_wio_reads_are_answered_in_order(lab, jane):
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
-    first = jane.read("news", "key = 'a'", "committed_wio")
+    first = jane.read("news", "key = 'a'", "committed_wio", offline="wait")
     second = jane.read("news", "key = 'a'", "committed_wio", utility=FRESH)
     assert not is_answered(lab, second)
     lab.faults.mend("jane")
@@ -86,7 +86,7 @@ def test_committed_wio_reads_of_another_table_do_not_wait(lab, jane):
     jane.create("other").result()
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
-    assert not is_answered(lab, jane.read("other", "key = 'a'", "committed_wio"))
+    assert not is_answered(lab, jane.read("other", "key = 'a'", "committed_wio", offline="wait"))
     assert is_answered(lab, jane.read("news", "key = 'a'", "committed_wio", utility=FRESH))
 
 
@@ -105,14 +105,95 @@ def test_latest_is_answered_locally_only_for_pending_writes(lab, jane, bob):
 
 
 def test_only_pending_writes_are_read_before_token_verification(lab, jane):
+    """What the cloud has verified for one token counts for no other, of the same user either."""
     jane.write("news", "a", {"n": 1}).result()
-    lab.faults.kill("jane")
     lab.faults.cut("jane")
+    lab.run(seconds=1)
+    assert is_answered(lab, jane.renew(lab.token("jane", "news", hours=30)))
+    lab.faults.kill("jane")
     lab.faults.restart("jane")
     lab.run(seconds=1)
     jane.write("news", "b", {"n": 2})
     assert is_answered(lab, jane.read("news", "key = 'b'", "uncommitted"))
     assert not is_answered(lab, jane.read("news", "key = 'a'", "committed", utility=FRESH))
+    everything = jane.read("news", type="uncommitted")
+    assert is_answered(lab, everything)
+    assert everything.result().records == {"b": {"n": 2}}
+    assert not everything.result().is_complete
+
+
+def test_restarted_application_reads_without_a_network(lab, jane):
+    """Mobius 2: the local store is there without a network; its token was verified before the restart."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.faults.kill("jane")
+    lab.faults.restart("jane")
+    lab.run(seconds=1)
+    read = jane.read("news", "key = 'a'")
+    assert is_answered(lab, read)
+    assert read.result().records == {"a": {"n": 1}}
+
+
+def test_reads_without_a_network_say_what_may_be_missing(lab, jane, bob):
+    """Mobius 4.2: what is held, with its age; records that the device does not hold may be missing."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.run(minutes=5)
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    for kind in ("committed", "uncommitted", "committed_wio"):
+        named, everything = jane.read("news", "key = 'a'", kind), jane.read("news", type=kind)
+        assert is_answered(lab, named)
+        assert is_answered(lab, everything)
+        assert (named.result().is_complete, everything.result().is_complete) == (True, False)
+        for result in (named.result(), everything.result()):
+            assert (result.records, result.source) == ({"a": {"n": 1}}, {"a": "local"})
+            assert 300 < result.age_s["a"] < 310
+    assert "may be missing" in everything.result()._repr_html_()
+
+
+def test_read_in_flight_is_answered_when_the_network_goes(lab, jane):
+    jane.write("news", "a", {"n": 1}).result()
+    patient, hasty, failing = (
+        jane.read("news", "key = 'a'", offline=offline) for offline in ("wait", "answer", "fail")
+    )
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    assert not patient.done()
+    assert hasty.result().source == {"a": "local"}
+    with pytest.raises(NoNetwork, match="offline='answer'"):
+        failing.result()
+    lab.faults.mend("jane")
+    assert patient.result().source == {"a": "remote"}
+
+
+def test_committed_wio_waits_for_earlier_writes_without_a_network(lab, jane):
+    """Mobius 4.2: it returns R_base only if R = R_base."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    jane.write("news", "a", {"n": 2})
+    waiting = jane.read("news", "key = 'a'", "committed_wio")
+    assert not is_answered(lab, waiting)
+    with pytest.raises(NoNetwork):
+        jane.read("news", "key = 'a'", "committed_wio", offline="fail").result()
+    lab.faults.mend("jane")
+    assert waiting.result().records == {"a": {"n": 2}}
+
+
+def test_what_only_the_cloud_can_answer_waits_for_a_network(lab, jane):
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    waiting = [
+        jane.read("news", aggregate="count(*)"),
+        jane.read("news", latest=True),
+        jane.read("news", "lookup('news', key, 'n') = 1"),
+    ]
+    lab.run(minutes=5)
+    assert [read.done() for read in waiting] == [False] * 3
+    lab.faults.mend("jane")
+    assert [len(read.result()) for read in waiting[1:]] == [1, 1]
+    assert waiting[0].result().aggregates == {"count(*)": 1}
 
 
 def test_stored_records_that_do_not_match_are_not_returned(jane):
@@ -247,7 +328,7 @@ def test_habits_refuse_unusable_parameters(parameters):
         Habits(**parameters)
 
 
-def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, **client):
+def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, offline="answer", **client):
     """Read the news periodically; return the source and wait of each answer, and the bill."""
     place = Place()
     ann = place.client("ann", **client)
@@ -257,7 +338,7 @@ def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, **cli
     for number in range(reads):
         if number == outage_at:
             place.lab.faults.cut("ann", minutes=every_min / 2)
-        read = ann.read("news", "x > 0", utility=utility or freshness(300))
+        read = ann.read("news", "x > 0", utility=utility or freshness(300), offline=offline)
         read.result()
         answers.append((read.result().source["a"], (read.responded_us - read.invoked_us) / 1e6))
         place.lab.run(minutes=every_min)
@@ -282,7 +363,7 @@ def test_prefetches_are_billed():
 def test_prefetched_answer_is_available_without_a_link():
     prefetched, _ = read_periodically(prefetch_policy=Habits(), outage_at=5)
     assert prefetched[5] == ("local", 0.0)
-    without, _ = read_periodically(outage_at=5)
+    without, _ = read_periodically(outage_at=5, offline="wait")
     assert without[5][0] == "remote"
     assert without[5][1] > 800
 
