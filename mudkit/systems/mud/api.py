@@ -145,6 +145,7 @@ class Client(OnHost):
         apps: Sequence[str] | None = None,
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
+        writer_predicates: bool = True,
     ) -> Operation:
         """Create a table.
 
@@ -161,6 +162,9 @@ class Client(OnHost):
             First keys of all partitions but the first.
         schema : mapping of str to str, optional
             ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+        writer_predicates : bool
+            Whether writes may have a predicate over the data of readers. Without, an answer on a device
+            serves readers with other data, too, for instance those of another place.
 
         Returns
         -------
@@ -169,7 +173,9 @@ class Client(OnHost):
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
         """
-        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        properties: Fields = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        if not writer_predicates:
+            properties["writer_predicates"] = False
         return self.installed.call(Create(table, properties))
 
     def alter(

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mudkit.errors import PredicateError
+from mudkit.predicates import Predicate
+from mudkit.predicates.containment import contains, overlap, remainder
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.connection import CoveredQuery
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.policies.policies import Cached, Query
-from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
+from mudkit.systems.mud.tables.queries import asks_for_keys_only, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.wire import Fields
 
@@ -191,6 +195,46 @@ class Cache:
         shares = [kept[number] / (kept[number] + lost[number]) for number in kept.keys() | lost.keys()]
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
+    def find_covered(self, now_us: int, query: Query) -> tuple[CoveredQuery, float] | None:
+        """Return the answered query that covers most of a query, and its share; None: none covers a part.
+
+        Only answers count of which nothing was evicted since.
+        """
+        name = query.table
+        if any(_needs_cloud(row) for row in self._local.rows(name)):
+            return None
+        known = [
+            (answer.query, answer.at_us)
+            for answer in self._answered
+            if answer.query.table == name and not self._count_lost(answer)
+        ] + [
+            (followed.query, followed.current_us(now_us))
+            for followed in self._followed.answered(name)
+            if not self._followed.missing_keys(followed)
+        ]
+        shares = [
+            (overlap(query.predicate, by.predicate), at_us, by)
+            for by, at_us in known
+            if self._is_same_reader(by, query)
+        ]
+        share, at_us, by = max(shares, key=lambda one: one[:2], default=(0.0, 0, query))
+        rest = remainder(query.predicate, by.predicate) if share else None
+        if rest is None:
+            return None
+        losses = self._local.losses[name].copy()
+        return CoveredQuery(by, at_us, replace(query, predicate=rest), losses), share
+
+    def find_held(self, query: Query) -> dict[str, HeldRow] | None:
+        """Return the held records that match a query; None: only the cloud can evaluate it."""
+        try:
+            return {row.key: row for row in self._local.rows(query.table) if self.matches(query, row)}
+        except PredicateError:
+            return None
+
+    def has_lost(self, covered: CoveredQuery) -> bool:
+        """Return whether records may have been evicted since a part of a query was found covered."""
+        return bool(self._local.losses[covered.by.table] - covered.losses)
+
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:
         """Count the records of a table that were evicted since a query was answered, by partition."""
         return self._local.losses[answered.query.table] - answered.losses
@@ -203,8 +247,23 @@ class Cache:
         """Return whether the answer to one query contains that to another, for the same reader."""
         return (
             larger.table == smaller.table
-            and larger.reader == smaller.reader
+            and self._is_same_reader(larger, smaller)
             and contains(larger.predicate, smaller.predicate)
+        )
+
+    def _is_same_reader(self, one: Query, other: Query) -> bool:
+        """Return whether the same records of a table are shown to the readers of two queries.
+
+        Other data make no difference if the table has no writer predicates, and the queries do not name them.
+        """
+        if one.reader == other.reader:
+            return True
+        table = self._local.tables.get(one.table)
+        return (
+            table is not None
+            and table.writer_predicates is False
+            and not _names_reader(one.predicate)
+            and not _names_reader(other.predicate)
         )
 
     def may_match(self, query: Query, row: HeldRow) -> bool:
@@ -244,3 +303,8 @@ class Cache:
 def _needs_cloud(version: Version) -> bool:
     """Return whether only the cloud can evaluate the writer predicate of a committed version."""
     return isinstance(version, HeldRow) and bool(tables_of_sent(version.predicate))
+
+
+def _names_reader(predicate: Predicate | None) -> bool:
+    """Return whether a predicate names data of the reader."""
+    return predicate is not None and any(scope == "receiver" for scope, _ in predicate.form.names)

@@ -6,7 +6,7 @@ bytes in flight: after an outage a long queue neither fills the link nor postpon
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -65,10 +65,22 @@ Answer: TypeAlias = (
 # -- requests in flight, by purpose
 
 
+class CoveredQuery(Struct, frozen=True):
+    """Query of which the answer to another one, ``by`` of ``at_us``, covers a part; ``rest`` is what remains.
+
+    ``losses`` counts the records of the table that had been evicted when this was found.
+    """
+
+    by: Query
+    at_us: int
+    rest: Query
+    losses: Counter[int]
+
+
 class PendingRead(Struct, frozen=True):
     """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
 
-    ``offline`` says what to do without a network.
+    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested.
     """
 
     op_id: int | None
@@ -77,6 +89,7 @@ class PendingRead(Struct, frozen=True):
     latest: bool
     aggregates: Aggregates | None
     offline: Offline = "wait"
+    covered: CoveredQuery | None = None
 
 
 class Writing(Struct, frozen=True):

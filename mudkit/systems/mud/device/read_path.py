@@ -14,8 +14,8 @@ committed_wio   R_base, if it is fresh      the same, after all earlier writes a
 
 An uncommitted read of keys that all have pending writes is answered at once: nothing is newer. Freshness is
 decided by a policy, or else by the read's utility (:mod:`~mudkit.systems.mud.device.cache`,
-:mod:`~mudkit.systems.mud.device.planning`). An answer that is older than what this client has seen of a
-partition is requested again. Without a network a read is answered with what the device holds, as far as these
+:mod:`~mudkit.systems.mud.device.planning`). Of a query that an earlier answer covers in part, the rest may be
+requested alone. An answer that is older than what this client has seen of a partition is requested again. Without a network a read is answered with what the device holds, as far as these
 rules allow it, and the result says whether records may be missing.
 """
 
@@ -198,6 +198,8 @@ class ReadPath:
         if decided is None:
             quality = None if cached is None else cached.quality
             decided = self._planner.choose_source(now_us, query.table, query.utility, quality)
+            if decided == "remote":
+                pending = self._find_covered(now_us, pending)
         if decided == "local" and cached is not None:
             return self._complete_locally(now_us, pending, cached)
         if self._connection.is_up or pending.offline == "wait":
@@ -207,6 +209,23 @@ class ReadPath:
         if cached is None:
             return self._request_answer(now_us, pending)  # only the cloud can answer it
         return self._complete_locally(now_us, pending, cached)
+
+    def _find_covered(self, now_us: int, pending: PendingRead) -> PendingRead:
+        """Return a read with what an answer on the device covers of it, if the rest alone is worth requesting.
+
+        Without a utility, nothing on the device is fresh.
+        """
+        query = pending.query
+        if query.utility is None or pending.keys is not None or not self._may_be_local(pending):
+            return pending
+        found = self._cache.find_covered(now_us, query)
+        if found is None:
+            return pending
+        covered, share = found
+        age_s = (now_us - covered.at_us) / 1e6
+        if not self._planner.prefers_rest(now_us, query.table, query.utility, age_s, share):
+            return pending
+        return replace(pending, covered=covered)
 
     def _complete_locally(self, now_us: int, pending: PendingRead, cached: CachedAnswer) -> Sequence[Effect]:
         """Complete a read with an answer from the local store."""
@@ -241,18 +260,21 @@ class ReadPath:
                 effects += self._complete_locally(now_us, pending, cached)
         return effects
 
+    def _may_be_local(self, pending: PendingRead) -> bool:
+        """Return whether a read may be answered from the local store."""
+        query = pending.query
+        is_uncommitted = query.type == "uncommitted"
+        return (
+            pending.aggregates is None
+            and (is_uncommitted or (self._access.is_verified and not pending.latest))
+            and self._has_columns(query)  # the table may have an unknown column by now
+            and not tables_of(query.predicate)  # only the cloud has the joined records
+        )
+
     def _find_local(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
         """Return the local answer; None: it is not allowed or not possible."""
-        if pending.aggregates is not None or (
-            not self._access.is_verified and pending.query.type != "uncommitted"
-        ):
+        if not self._may_be_local(pending):
             return None
-        if pending.latest and pending.query.type != "uncommitted":
-            return None
-        if not self._has_columns(pending.query):
-            return None  # the table may have this column by now
-        if tables_of(pending.query.predicate):
-            return None  # only the cloud has the joined records
         only_pending = pending.latest or not self._access.is_verified
         cached = self._cache.find_answer(now_us, pending.query, pending.keys, only_pending=only_pending)
         return None if cached is None or (pending.latest and cached.quality.completeness < 1.0) else cached
@@ -270,8 +292,8 @@ class ReadPath:
     # -- from the cloud
 
     def build_request(self, pending: PendingRead) -> ReadRequest:
-        """Build the request of a read as of now."""
-        query = pending.query
+        """Build the request of a read as of now, or of what remains of a covered one."""
+        query = pending.query if pending.covered is None else pending.covered.rest
         return ReadRequest(
             name=query.table,
             table=self._local.table_number_of(query.table),
@@ -297,10 +319,13 @@ class ReadPath:
             failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
             return [*failed, *self._resume_waiting(now_us, pending)]
         assert isinstance(last, PartsComplete)
-        query, name = pending.query, pending.query.table
+        covered = pending.covered
+        query, name = pending.query if covered is None else covered.rest, pending.query.table
         table = self._local.store_table(last.table)
         if table.number != last.table.number:
             return self._request_answer(now_us, pending)  # the answer is from a table that was dropped since
+        if covered is not None and self._cache.has_lost(covered):
+            return self._request_answer(now_us, replace(pending, covered=None))
         seen_lsns = self._local.seen_lsns(name)
         partitions = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
@@ -327,7 +352,17 @@ class ReadPath:
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
             self._planner.record_comparison(name, compared[0], has_changed=compared[1])
-        self._planner.record_answer_size(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
+        if covered is None:
+            self._planner.record_answer_size(
+                name, sum(size_bytes(part) for part in ask.parts.values()) / 1000
+            )
+        else:
+            held = self._cache.find_held(pending.query)
+            if held is None or self._local.losses[name] != losses:
+                return self._request_answer(now_us, replace(pending, covered=None))
+            versions = {**held, **versions}
+            vers = {key: version.ver for key, version in versions.items() if isinstance(version, HeldRow)}
+            self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         if query.type == "uncommitted":
             try:
                 self._put_pending(pending, versions)

@@ -325,7 +325,7 @@ def test_query_contained_in_answered_query_is_answered_locally(place, jane, bob)
     bob.read("news", "topic = 'arts'").result()
     result = bob.read("news", "topic = 'arts' AND n = 1", utility=freshness(600)).result()
     assert result.source == {"a": "local"}
-    assert bob.read("news", "n = 1", utility=freshness(600)).result().source == {"a": "remote"}
+    assert bob.read("news", "n = 1").result().source == {"a": "remote"}
     other = bob.read("news", "topic = 'arts'", data={"age": 3}, utility=freshness(600)).result()
     assert other.source == {"a": "remote"}
 

@@ -399,3 +399,103 @@ def test_answer_that_stays_fresh_is_not_prefetched():
 def test_always_remote_policy_ignores_prefetched_answers():
     answers, _ = read_periodically(prefetch_policy=Habits(), read_policy=AlwaysRemote())
     assert [source for source, _ in answers] == ["remote"] * 6
+
+
+# -- queries that are covered in part
+
+
+@pytest.fixture
+def towns(lab, jane, bob):
+    """Return Jane and Bob's table of ten towns, from latitude 0 to 9."""
+    bob.create("towns").result()
+    for lat in range(10):
+        bob.write("towns", f"t{lat}", {"lat": lat, "name": "x" * 50}).result()
+    return jane
+
+
+def count_received_bytes(lab):
+    return lab.bill().query("device == 'jane' and direction == 'down'")["bytes"].sum()
+
+
+def test_rest_of_a_covered_query_alone_is_requested(lab, towns):
+    """Mobius 8: what is held is used, the cloud is asked for the rest, and the answer joins both."""
+    whole, part = "lat BETWEEN 2 AND 8", "lat BETWEEN 4 AND 6"
+    assert len(towns.read("towns", part).result()) == 3
+    before = count_received_bytes(lab)
+    result = towns.read("towns", whole, utility=FRESH).result()
+    few = count_received_bytes(lab) - before
+    assert sorted(result.records) == [f"t{lat}" for lat in range(2, 9)]
+    assert {key for key, source in result.source.items() if source == "local"} == {"t4", "t5", "t6"}
+    assert result.is_complete
+    again = towns.read("towns", whole, utility=FRESH).result()
+    assert set(again.source.values()) == {"local"}
+    assert again.records == result.records
+    before += few
+    assert set(towns.read("towns", whole).result().source.values()) == {"remote"}
+    many = count_received_bytes(lab) - before
+    assert few < many
+
+
+def test_joined_answer_has_the_newest_version_of_each_record(lab, towns, bob):
+    """A record has moved from the covered part to the rest, another one from the rest to the covered part."""
+    assert len(towns.read("towns", "lat < 5").result()) == 5
+    bob.write("towns", "t0", {"lat": 7}).result()
+    bob.write("towns", "t9", {"lat": 3}).result()
+    result = towns.read("towns", "lat >= 0", utility=FRESH).result()
+    assert result.records["t0"] == {"lat": 7}
+    assert result.versions["t0"] == 2
+    assert "t9" not in result.records  # as an answer of before would have it, if it had been read
+
+
+def test_evicted_part_of_a_covered_query_is_requested(lab, cloud, towns):
+    ann = create_client(lab, cloud, "ann", max_rows=4)
+    assert len(ann.read("towns", "lat < 4").result()) == 4
+    result = ann.read("towns", "lat < 8", utility=FRESH).result()
+    assert len(result) == 8
+    assert result.is_complete
+    assert len(ann.read("towns", "lat < 8", utility=FRESH).result()) == 8
+
+
+@pytest.mark.parametrize("utility", [None, freshness(60)])
+def test_old_part_of_a_covered_query_is_requested(lab, towns, utility):
+    towns.read("towns", "lat < 5").result()
+    lab.run(minutes=2)
+    result = towns.read("towns", "lat < 8", utility=utility).result()
+    assert set(result.source.values()) == {"remote"}
+
+
+def test_policy_that_asks_the_cloud_asks_it_for_all(lab, cloud, towns):
+    ann = create_client(lab, cloud, "ann", read_policy=AlwaysRemote())
+    ann.read("towns", "lat < 5").result()
+    assert set(ann.read("towns", "lat < 8", utility=FRESH).result().source.values()) == {"remote"}
+
+
+def test_pending_writes_are_in_a_joined_answer(lab, towns):
+    towns.read("towns", "lat < 3").result()
+    towns.write("towns", "own", {"lat": 1})
+    result = towns.read("towns", "lat < 6", "uncommitted", utility=FRESH).result()
+    assert sorted(result.records) == ["own", *(f"t{lat}" for lat in range(6))]
+
+
+def test_reader_data_do_not_matter_without_writer_predicates(lab, jane, bob):
+    """Mobius 3: they decide through writer predicates only; a property of the table says that it has none."""
+    for name, more in (("open", {"writer_predicates": False}), ("hidden", {})):
+        bob.create(name, **more).result()
+        bob.write(name, "a", {"n": 1}).result()
+        jane.read(name, "n > 0", data={"loc": (0, 0)}).result()
+    other = {"data": {"loc": (0, 0.0001)}, "utility": FRESH}
+    assert jane.read("open", "n > 0", **other).result().source == {"a": "local"}
+    assert jane.read("hidden", "n > 0", **other).result().source == {"a": "remote"}
+    jane.read("open", "n > receiver.n", data={"n": 0}).result()
+    assert jane.read("open", "n > receiver.n", data={"n": 0.5}, utility=FRESH).result().source == {
+        "a": "remote"
+    }
+
+
+def test_table_without_writer_predicates_refuses_them(lab, jane, bob):
+    with pytest.raises(ParameterError, match="writer_predicates"):
+        jane.create("open", writer_predicates="no").result()
+    jane.create("open", writer_predicates=False).result()
+    for writer in (jane, bob):  # one whose device knows the table, and one whose device does not
+        with pytest.raises(ParameterError, match="has no writer predicates"):
+            writer.write("open", "a", {"n": 1}, predicate="receiver.age > 21").result()
