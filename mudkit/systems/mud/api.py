@@ -173,7 +173,7 @@ class Client(OnHost):
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
         """
-        properties: Fields = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
         if not writer_predicates:
             properties["writer_predicates"] = False
         return self.installed.call(Create(table, properties))
@@ -327,8 +327,9 @@ class Client(OnHost):
             Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
             continuous read.
         offline : {'answer', 'wait', 'fail'}
-            What to do without a network, at the call or while waiting for the cloud: answer with what the
-            device holds, with its age and whether records may be missing; wait for a network; or fail. What
+            What to do without a network, at the call or a second after it was lost while waiting for the
+            cloud: answer with what the device holds, with its age and whether records may be missing; wait
+            for a network; or fail. What
             only the cloud can answer waits also with ``'answer'``: aggregates, a ``lookup``, ``latest``, a
             token that was never verified, and ``committed_wio`` after pending writes. Not for a continuous
             read.

@@ -51,7 +51,7 @@ from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath
+from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
@@ -226,7 +226,7 @@ class ClientMachine:
                 return [
                     *self._connection.link_down(),
                     *self._continuous_reads.record_link_down(now_us),
-                    *self._reads.end_offline(now_us),
+                    *self._reads.await_network(),
                 ]
             case SendFailed(to=to):
                 return self._connection.switch_gateway(now_us, to)
@@ -250,6 +250,8 @@ class ClientMachine:
                 return self._writes.advance(now_us)
             case t if t == LOOK:
                 return self._prefetch(now_us)
+            case t if t == OFFLINE:
+                return self._reads.end_offline(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:

@@ -451,20 +451,25 @@ class ContinuousReads:
     def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
         """Hold a delivered version in the local store; remove one that does not belong to the read any more.
 
-        Positions of another incarnation of the log than the one known here do not compare: then nothing is
-        held before a request has told of it.
+        A position of an incarnation of the log that the device has not heard of counts once it has.
         """
-        name, key = stored.name, change.key
-        if (body.log_incarnation or "") != self._local.log_incarnation:
+        local, name, key = self._local, stored.name, change.key
+        incarnation = body.log_incarnation or ""
+        is_known = incarnation == local.log_incarnation
+        if incarnation in local.former_log_incarnations:
             return
         if isinstance(change, LeftRead):
-            held = self._local.held_row(name, key)
-            if held is not None and (change.ver is None or held.ver < change.ver):
-                self._local.evict(name, key)
+            held = local.held_row(name, key)
+            if held is not None and (change.ver is None or held.ver < change.ver or not is_known):
+                local.evict(name, key)
             return
-        row = HeldRow(key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us)
-        self._local.hold_row(name, row)
-        self._local.record_seen(name, body.table, self._local.partition_of(name, key), change.lsn)
+        row = HeldRow(
+            key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
+            UNSET if is_known else incarnation,
+        )  # fmt: skip
+        local.hold_row(name, row)
+        if is_known:
+            local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
 
     def _begin_live(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Count a read's query as followed, if it is registered and greeted; tell once that it is synced."""

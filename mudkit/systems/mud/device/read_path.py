@@ -15,8 +15,9 @@ committed_wio   R_base, if it is fresh      the same, after all earlier writes a
 An uncommitted read of keys that all have pending writes is answered at once: nothing is newer. Freshness is
 decided by a policy, or else by the read's utility (:mod:`~mudkit.systems.mud.device.cache`,
 :mod:`~mudkit.systems.mud.device.planning`). Of a query that an earlier answer covers in part, the rest may be
-requested alone. An answer that is older than what this client has seen of a partition is requested again. Without a network a read is answered with what the device holds, as far as these
-rules allow it, and the result says whether records may be missing.
+requested alone. An answer that is older than what this client has seen of a partition is requested again.
+Without a network a read is answered with what the device holds, as far as these rules allow it, and the
+result says whether records may be missing.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
 from mudkit.wire import Fields
 
+OFFLINE: Final = "offline"
+_CHANGE_US: Final = 1_000_000
+"""Time for a change to another network."""
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
@@ -211,7 +215,7 @@ class ReadPath:
         return self._complete_locally(now_us, pending, cached)
 
     def _find_covered(self, now_us: int, pending: PendingRead) -> PendingRead:
-        """Return a read with what an answer on the device covers of it, if the rest alone is worth requesting.
+        """Return a read with what an answer on the device covers of it, if it pays to request the rest alone.
 
         Without a utility, nothing on the device is fresh.
         """
@@ -244,8 +248,15 @@ class ReadPath:
         )
         return [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
 
+    def await_network(self) -> Sequence[Effect]:
+        """Give reads in flight a moment after the network was lost: another one may take its place."""
+        is_any = any(pending.offline != "wait" for _, pending in self._connection.pending_reads())
+        return (SetTimer(OFFLINE, _CHANGE_US),) if is_any else ()
+
     def end_offline(self, now_us: int) -> Sequence[Effect]:
-        """Answer or fail the reads that wait for the cloud, after the network was lost, as they want it."""
+        """Answer or fail the reads that wait for the cloud, as they want it, if there is still no network."""
+        if self._connection.is_up:
+            return ()
         effects: list[Effect] = []
         for ask, pending in self._connection.pending_reads():
             if pending.offline == "wait" or not self._connection.is_unanswered(ask.identity):

@@ -11,7 +11,7 @@ from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import Connection
-from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.queries import keys_of

@@ -156,8 +156,12 @@ def test_read_in_flight_is_answered_when_the_network_goes(lab, jane):
     patient, hasty, failing = (
         jane.read("news", "key = 'a'", offline=offline) for offline in ("wait", "answer", "fail")
     )
+    lab.run(seconds=0.001)
+    lab.faults.change_network("jane", "lte")  # a moment without a network
     lab.faults.cut("jane")
-    lab.run(seconds=1)
+    lab.run(seconds=0.5)
+    assert not hasty.done()
+    lab.run(seconds=0.6)
     assert not patient.done()
     assert hasty.result().source == {"a": "local"}
     with pytest.raises(NoNetwork, match="offline='answer'"):
