@@ -117,7 +117,7 @@ _Atom: TypeAlias = _Same | _Range | _OneOf | _Unlike | _Circle | _NotNull
 
 
 class _Facts(NamedTuple):
-    """What is known of the records of one case of a predicate: the conditions that all hold."""
+    """Conditions that all hold for the records of one case of a predicate."""
 
     texts: frozenset[str]
     ranges: dict[str, _Range]
@@ -290,7 +290,7 @@ def _centre(args: tuple[Node, ...], predicate: Predicate) -> tuple[Point | None,
 
 
 def _place(node: Node, predicate: Predicate) -> Point | None:
-    """Return a place that stands in a predicate as a constant; None: it is none."""
+    """Return a place that stands in a predicate as a constant; None: another expression."""
     match node:
         case Constant(slot=slot):
             constant = predicate.constants[slot]

@@ -95,12 +95,12 @@ def test_remainder_matches_what_is_not_covered(
     first: str, second: str, records: list[dict[str, Any]], x: Any
 ) -> None:
     query, covered = Predicate(first), Predicate(second)
-    wanted, known = (list_matching(predicate, records, {"x": x}) for predicate in (query, covered))
+    matching, known = (list_matching(predicate, records, {"x": x}) for predicate in (query, covered))
     rest = remainder(query, covered)
     if rest is not None:
-        assert list_matching(rest, records, {"x": x}) == wanted - known
+        assert list_matching(rest, records, {"x": x}) == matching - known
     else:
-        assert not wanted - known or not wanted & known
+        assert not matching - known or not matching & known
     assert 0.0 <= overlap(query, covered) <= 1.0
     if overlap(query, covered) == 0.0:
-        assert not wanted & known
+        assert not matching & known

@@ -76,7 +76,7 @@ class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
 
 
 Offline: TypeAlias = Literal["answer", "wait", "fail"]
-"""What a read does without a network: answers with what the device holds, waits for one, or fails."""
+"""Choice of a read without a network: answer with what the device holds, wait for one, or fail."""
 
 
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):

@@ -195,8 +195,8 @@ def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> 
     return _fail(self, write, error, None)
 
 
-def _tell_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
-    """Say that the first state is there as soon as the read is registered."""
+def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+    """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
 
@@ -362,7 +362,7 @@ BUGS: Final = (
     Bug(
         "a first state that is told too early",
         "an application draws its first screen without records that exist",
-        ((ContinuousReads, "_begin_live", _tell_synced_early),),
+        ((ContinuousReads, "_begin_live", _notify_synced_early),),
         in_histories=False,
         seed=69,
     ),

@@ -285,11 +285,11 @@ class Judgement:
 
     def _judge_pushed(self) -> None:
         """Check that what continuous reads were told is followed by no older version (Mobius 4.1)."""
-        told: dict[str, list[tuple[int, str, int]]] = {}
+        notified: dict[str, list[tuple[int, str, int]]] = {}
         for watch in self.campaign.work.watches:
             if watch.table == MAIN and watch.client not in self.campaign.losses:
                 changes = zip(watch.notified, watch.notified_us, strict=True)
-                told.setdefault(watch.client, []).extend(
+                notified.setdefault(watch.client, []).extend(
                     (at_us, change.key, change.version)
                     for change, at_us in changes
                     if not isinstance(change, dict) and change.kind == "upsert"
@@ -300,7 +300,7 @@ class Judgement:
             for key, version in read.result().versions.items():
                 if version is None:
                     continue
-                for at_us, told_key, told_version in told.get(read.process.host.name, ()):
+                for at_us, told_key, told_version in notified.get(read.process.host.name, ()):
                     if at_us < read.invoked_us and told_key == key and told_version > version:
                         self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
 
@@ -659,7 +659,7 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
 def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield what is wrong with how a continuous read was told that its first state is there.
 
-    It is told once, if existing records were asked for, and after those that were there at the call and
+    This comes once, if existing records were asked for, and after those that were there at the call and
     stayed visible until then.
     """
     where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
@@ -674,8 +674,8 @@ def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str,
     if len(watch.reader_data) > 1:
         return
     predicate, reader = Predicate(watch.text or "TRUE"), watch.reader_data[0].data
-    told = {change.key for change in watch.notified[: watch.synced_after[0]]}
-    for key in {row["key"] for row in rows} - told:
+    keys_told = {change.key for change in watch.notified[: watch.synced_after[0]]}
+    for key in {row["key"] for row in rows} - keys_told:
         of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= watch.synced_us[0]]
         before = [row for row in of_key if row["ts_us"] < watch.operation.invoked_us]
         states = [*before[-1:], *of_key[len(before) :]] if before else []

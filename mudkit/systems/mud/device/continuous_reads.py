@@ -229,7 +229,7 @@ class ContinuousReads:
         return self._transmit_hello(now_us, is_new=True)
 
     def record_link_down(self, now_us: int) -> Sequence[Effect]:
-        """Note that there is no network: nothing is told until there is one."""
+        """Note that there is no network, and no notification until there is one."""
         self._end_greeting(now_us)
         return self.stop_heartbeats()
 
@@ -449,7 +449,7 @@ class ContinuousReads:
         return self._notify(stored, kind="upsert", key=key, record=change.data, version=version)
 
     def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
-        """Hold a delivered version in the local store; remove one that does not belong to the read any more.
+        """Store a delivered version in the local store; remove one that does not belong to the read any more.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """
@@ -459,8 +459,8 @@ class ContinuousReads:
         if incarnation in local.former_log_incarnations:
             return
         if isinstance(change, LeftRead):
-            held = local.held_row(name, key)
-            if held is not None and (change.ver is None or held.ver < change.ver or not is_known):
+            row = local.held_row(name, key)
+            if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
                 local.evict(name, key)
             return
         row = HeldRow(

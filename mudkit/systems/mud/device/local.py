@@ -120,7 +120,7 @@ class Local:
             self._rows[name, record] = row
         self.log_incarnation: str = store.get("start of back end", str) or ""
         self.former_log_incarnations: set[str] = set()
-        """Those that this start knew before; what is told in them may be lost."""
+        """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
@@ -281,7 +281,7 @@ class Local:
         self.former_log_incarnations.add(self.log_incarnation)
         self.log_incarnation = log_incarnation
         self._store.put("start of back end", log_incarnation)
-        told = {
+        pushed = {
             record_id: replace(row, log_incarnation=UNSET)
             for record_id, row in self._rows.items()
             if row.log_incarnation == log_incarnation
@@ -313,7 +313,7 @@ class Local:
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
-        for (name, key), row in told.items():
+        for (name, key), row in pushed.items():
             self.hold_row(name, row)
             self.record_seen(name, row.table, self.partition_of(name, key), row.lsn)
         if last <= shared_lsn:

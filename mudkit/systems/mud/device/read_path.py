@@ -222,10 +222,10 @@ class ReadPath:
         query = pending.query
         if query.utility is None or pending.keys is not None or not self._may_be_local(pending):
             return pending
-        found = self._cache.find_covered(now_us, query)
-        if found is None:
+        best = self._cache.find_covered(now_us, query)
+        if best is None:
             return pending
-        covered, share = found
+        covered, share = best
         age_s = (now_us - covered.at_us) / 1e6
         if not self._planner.prefers_rest(now_us, query.table, query.utility, age_s, share):
             return pending
@@ -249,7 +249,7 @@ class ReadPath:
         return [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
 
     def await_network(self) -> Sequence[Effect]:
-        """Give reads in flight a moment after the network was lost: another one may take its place."""
+        """Allow reads in flight a moment after the network was lost: another one may take its place."""
         is_any = any(pending.offline != "wait" for _, pending in self._connection.pending_reads())
         return (SetTimer(OFFLINE, _CHANGE_US),) if is_any else ()
 
@@ -368,10 +368,10 @@ class ReadPath:
                 name, sum(size_bytes(part) for part in ask.parts.values()) / 1000
             )
         else:
-            held = self._cache.find_held(pending.query)
-            if held is None or self._local.losses[name] != losses:
+            rows_held = self._cache.find_held(pending.query)
+            if rows_held is None or self._local.losses[name] != losses:
                 return self._request_answer(now_us, replace(pending, covered=None))
-            versions = {**held, **versions}
+            versions = {**rows_held, **versions}
             vers = {key: version.ver for key, version in versions.items() if isinstance(version, HeldRow)}
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         if query.type == "uncommitted":

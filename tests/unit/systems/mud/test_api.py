@@ -391,11 +391,11 @@ def test_sync_timestamp_selects_existing_records(place, jane, bob):
     for sync in (None, 0.0, 300.0):
         changes_by_sync[sync] = listen(bob, sync_timestamp=sync)
     place.lab.run(minutes=1)
-    told = {
+    heard = {
         sync: [(change.kind, change.key) for change in changes] for sync, changes in changes_by_sync.items()
     }
     a, b, synced = ("upsert", "a"), ("upsert", "b"), ("synced", "")
-    assert told == {None: [], 0.0: [a, b, synced], 300.0: [b, synced]}
+    assert heard == {None: [], 0.0: [a, b, synced], 300.0: [b, synced]}
 
 
 def test_updated_reader_data_apply_to_later_writes(place, jane, bob):

@@ -188,9 +188,9 @@ def test_records_whose_writer_predicate_needs_the_cloud_are_missing(device):
         make_row("b"),
         make_row("z", predicate=(Predicate("TRUE"))),
     )
-    found = device.find("n >= 0")
-    assert found.versions.keys() == {"b", "z"}
-    assert quality_of(found)[1] == 2 / 3
+    answer = device.find("n >= 0")
+    assert answer.versions.keys() == {"b", "z"}
+    assert quality_of(answer)[1] == 2 / 3
     assert device.find("key = 'a'").versions == {}
     assert quality_of(device.find("key = 'a'"))[1] == 0.0
     assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}

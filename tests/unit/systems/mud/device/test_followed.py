@@ -126,7 +126,7 @@ def test_record_that_leaves_the_read_is_removed(place, ann):
 
 
 def test_version_of_another_read_is_kept_when_a_record_leaves_one(place, ann):
-    """Of two reads one loses the record by a change that the other one is told, in either order."""
+    """One of two reads loses the record by a change that the other one hears of."""
     bob = place.client("bob")
     ann.write("news", "a", {"n": 1}).result()
     follow(bob, "n = 1")

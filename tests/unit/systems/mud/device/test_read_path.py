@@ -105,7 +105,7 @@ def test_latest_is_answered_locally_only_for_pending_writes(lab, jane, bob):
 
 
 def test_only_pending_writes_are_read_before_token_verification(lab, jane):
-    """What the cloud has verified for one token counts for no other, of the same user either."""
+    """A token that the cloud has verified speaks for no other one, not even of the same user."""
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
     lab.run(seconds=1)
@@ -184,7 +184,7 @@ def test_committed_wio_waits_for_earlier_writes_without_a_network(lab, jane):
     assert waiting.result().records == {"a": {"n": 2}}
 
 
-def test_what_only_the_cloud_can_answer_waits_for_a_network(lab, jane):
+def test_reads_that_only_the_cloud_can_answer_wait_for_a_network(lab, jane):
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
     lab.run(seconds=1)
