@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mudkit import words
 from mudkit.errors import ParameterError
 
 
@@ -122,7 +123,7 @@ def report(
                 "This report is computed on this machine alone.",
                 where="--spark",
                 found=f"mudkit report {name} --spark",
-                expected=f"{' or '.join(with_spark)} with --spark",
+                expected=f"{words.joined(with_spark, 'or')} with --spark",
                 remedy="leave --spark out",
             )
         given["spark"] = True

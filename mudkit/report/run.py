@@ -197,7 +197,7 @@ def _is_on_spark(values: Mapping[str, Any]) -> bool:
     """Return whether a report computes on Spark."""
     if "spark" not in values:
         return False
-    given = (values["trace"], values["reads"])
+    given = (values["trace"], values.get("reads"))
     return bool(values["spark"]) or any(stays_on_spark(trace) for trace in given if trace)
 
 

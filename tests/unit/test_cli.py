@@ -668,10 +668,11 @@ def test_lines_of_help_texts_fit_into_a_terminal():
             assert len(lines) == 1 or max(map(len, lines)) <= 78, (command.name, paragraph)
 
 
-@pytest.mark.parametrize("name", ["propagation", "prefetch_sizing", "scoreboard"])
+@pytest.mark.parametrize("name", ["prefetch_sizing", "scoreboard"])
 def test_report_that_is_not_computed_on_spark_refuses_it_in_words(name):
     """The refusal names the option, the reports that take it, and what to do."""
     with pytest.raises(
-        ParameterError, match=r"(?s)this machine alone.*trace_profile or cache_policy.*leave --spark out"
+        ParameterError,
+        match=r"(?s)this machine alone.*trace_profile, cache_policy or propagation.*leave --spark out",
     ):
         run("report", name, "--spark")
