@@ -50,7 +50,8 @@ def report(
         bool,
         typer.Option(
             "--spark",
-            help="Compute on Spark whatever the size; the trace may be a table: --param trace=sales.cabs.",
+            help="Compute on Spark whatever the size. Addresses, large traces and tables (--param "
+            "trace=sales.cabs) always are.",
         ),
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),

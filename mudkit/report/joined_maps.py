@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mudkit import figures, words
 from mudkit.report.joined_messages import Block, Messages, Sizes
-from mudkit.report.joined_sums import OfBlocks, Setup
+from mudkit.report.joined_sums import BlockSummary, Setup
 from mudkit.report.page import Answer
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class CellCounts:
 
         def add(reduce: Reduce, columns: pa.Schema, values: Mapping[str, str]) -> pa.Table:
             of = partial(_of_block, reduce, {**study.shown, "sizes": study.search.sizes}, columns)
-            return study.joined_sums.summarise({"cells": OfBlocks(of, columns, values)})["cells"]
+            return study.joined_sums.summarise({"cells": BlockSummary(of, columns, values)})["cells"]
 
         return cls(study.zoom, study.choice.interval_s, study.source.tz, add)
 

@@ -84,7 +84,7 @@ class Lacking(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """What tasks know of the whole trace: time zone, begins of blocks, and half of the devices by name."""
+    """Properties of the whole trace for tasks: time zone, begins of blocks, half of the devices by name."""
 
     tz: str
     edges_us: NDArray[np.int64]
@@ -98,8 +98,8 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class OfBlocks:
-    """What a function tells of blocks of messages, joined as :class:`mudkit.trace.summaries.Groups` do.
+class BlockSummary:
+    """Results of a function for blocks of messages, joined as :class:`mudkit.trace.summaries.Groups` do.
 
     Attributes
     ----------
@@ -201,15 +201,14 @@ class JoinedSums:
                 return results
             self._compute(lacking)
 
-    def summarise(self, told: Mapping[str, OfBlocks]) -> dict[str, pa.Table]:
-        """Return what is told of all blocks, joined."""
+    def summarise(self, summaries: Mapping[str, BlockSummary]) -> dict[str, pa.Table]:
+        """Return the result of each summary of all blocks."""
         if isinstance(self.source.positions, Distributed):
-            return summarise(
-                self._blocks, {name: partial(of.start, self._setup) for name, of in told.items()}
-            )
+            started = {name: partial(of.start, self._setup) for name, of in summaries.items()}
+            return summarise(self._blocks, started)
         return {
             name: of.start(self._setup).joined(of.function(self._setup, self._whole))
-            for name, of in told.items()
+            for name, of in summaries.items()
         }
 
     @cached_property
@@ -240,13 +239,13 @@ class JoinedSums:
         """Answer questions in one pass over the rows."""
         counted = [question for question in questions if question.kind != "costs"]
         costly = [question for question in questions if question.kind == "costs"]
-        told: dict[str, OfBlocks] = {}
+        summaries: dict[str, BlockSummary] = {}
         if counted:
-            told["counts"] = OfBlocks(partial(_count, tuple(counted)), _COUNTS, {"count": "sum"})
+            summaries["counts"] = BlockSummary(partial(_count, tuple(counted)), _COUNTS, {"count": "sum"})
         if costly:
             values = dict.fromkeys(("messages", "alone", "parts"), "sum")
-            told["costs"] = OfBlocks(partial(_divide, tuple(costly)), _COSTS, values)
-        results = self.summarise(told)
+            summaries["costs"] = BlockSummary(partial(_divide, tuple(costly)), _COSTS, values)
+        results = self.summarise(summaries)
         for number, question in enumerate(counted):
             rows = results["counts"].filter(pc.equal(results["counts"]["question"], number))
             self._known[question] = _read_counts(question.kind, rows)
@@ -286,8 +285,8 @@ def _count(questions: Sequence[Question], setup: Setup, block: Block) -> pa.Tabl
             messages, bins = part.sent_bins(of)
             days, at = np.unique(_begin_days(messages, of, setup.tz), return_inverse=True)
             counts = count_bins(bins, at, len(days))
-            for day, of_day in zip(days.tolist(), counts, strict=True):
-                rows.append(_rows(number, day, _listed(_DISTANCE, of_day)))
+            for day, row in zip(days.tolist(), counts, strict=True):
+                rows.append(_rows(number, day, _listed(_DISTANCE, row)))
         else:
             _, group = part.grouped(of)
             rows.append(_rows(number, 0, _listed(_SIZE, np.bincount(np.bincount(group)))))

@@ -129,6 +129,8 @@ def run_report(
     check_inputs(template, values)
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
+    if tables(template, values):  # in the other folder a name may be that of a file
+        absolute["spark"] = True
     started = dt.datetime.now(dt.UTC)
     manifest = _request(template, values, files)
     stages = _Stages(progress and is_enabled())

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from mudkit.report import ReportFailed, run_report
@@ -44,10 +45,16 @@ def start_report(*arguments, folder):
             "data/*",
             marks=[pytest.mark.spark, pytest.mark.soak(keep=1)],
         ),
+        pytest.param(
+            ["trace_profile", "--preset", "sample", "--spark"],
+            "work/positions/*",
+            marks=[pytest.mark.spark, pytest.mark.soak],
+        ),
     ],
-    ids=["without Spark", "while a trace is read", "between cells"],
+    ids=["without Spark", "while a trace is read", "between cells", "on Spark"],
 )
 def test_interrupted_report_prints_one_line_and_leaves_no_files(tmp_path, arguments, pattern):
+    """Nothing is left either of the processes that it started, such as Java."""
     (tmp_path / "tmp").mkdir()
     with start_report(*arguments, folder=tmp_path) as process:
         deadline = time.monotonic() + TIMEOUT_S
@@ -55,9 +62,13 @@ def test_interrupted_report_prints_one_line_and_leaves_no_files(tmp_path, argume
             assert time.monotonic() < deadline, "it does not come so far"
             time.sleep(0.02)
         assert process.poll() is None, process.stderr.read()
+        started = psutil.Process(process.pid).children(recursive=True)
+        assert ("java" in [child.name() for child in started]) == ("--spark" in arguments)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out, err) == (130, "", "mudkit: stopped\n")
+    _, left = psutil.wait_procs(started, timeout=TIMEOUT_S)
+    assert not left
     assert [file.name for file in tmp_path.iterdir()] == ["tmp"]
     assert not list((tmp_path / "tmp").glob("mudkit-*"))
 
