@@ -42,9 +42,9 @@ def _largest(study: JoiningStudy) -> int:
 
 def _early(study: JoiningStudy, threshold: int | None) -> Sums:
     """Return the sums with another threshold: of a device's own messages, if that is recommended."""
-    if study.verdict == "own" and threshold is None:
-        return study.own
     if study.verdict == "own":
+        if threshold is None:
+            return study.own
         return study.joined_sums.sums(_combination(study, "own", threshold))
     if threshold is None:
         return study.search.tried[study.best_key]

@@ -497,7 +497,7 @@ def _numbered(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 Way: TypeAlias = Literal["join", "own", "different", "last", "join last"]
-"""What is joined.
+"""Messages that are joined.
 
 ``join``: the messages of a cell; ``own``: those of a device in a cell; ``different``: those of different
 devices in a cell; ``last``: nothing, each device sends its last position; ``join last``: these, by cell.

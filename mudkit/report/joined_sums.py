@@ -44,7 +44,7 @@ _COSTS: Final = pa.schema(
 
 
 class Question(NamedTuple):
-    """What is asked of a combination.
+    """Kind of sums of a combination.
 
     ``sums``: :class:`Sums` of all messages; ``days``: by local day; ``sent``: distances when messages are
     sent, by local day; ``fullest``: most messages in what is sent; ``costs``: :class:`Costs`.
@@ -147,7 +147,7 @@ class JoinedSums:
 
     def sums(self, of: Combination) -> Sums:
         """Return the sums of all messages."""
-        (whole,) = self._answer(Question("sums", of)).values()
+        whole: Sums = self._answer(Question("sums", of))[0]
         return whole
 
     def days(self, of: Combination) -> list[Sums]:
@@ -171,8 +171,8 @@ class JoinedSums:
     def need(self, combinations: Iterable[Combination]) -> None:
         """Ask for the sums of several combinations at once."""
         if self._lacking is not None:
-            asked = (Question("sums", of) for of in combinations)
-            self._lacking |= dict.fromkeys(question for question in asked if question not in self._known)
+            questions = (Question("sums", of) for of in combinations)
+            self._lacking |= dict.fromkeys(question for question in questions if question not in self._known)
             self.settle()
 
     def settle(self) -> None:

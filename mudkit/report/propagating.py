@@ -170,7 +170,7 @@ class JoiningStudy:
 
     @property
     def recommended(self) -> Combination:
-        """What is recommended; the combination of the page, if nothing is joined."""
+        """Recommended combination; that of the page, if nothing is joined."""
         if self.verdict == "last":
             return Combination("last", self.interval_s)
         if self.verdict == "own":
@@ -720,7 +720,7 @@ def study_joining(
         searched = search(joined, limits, sizes, quantity, zoom=cells_zoom)
         return _conclude(joined, searched, thresholds)
 
-    (study,) = joined.together([conclude])
+    study: JoiningStudy = joined.together([conclude])[0]
     joined.together([partial(getattr, study, name) for name in _OF_FIRST_SCREEN])
     return study
 

@@ -36,7 +36,7 @@ POSITIONS_OF_A_DAY = 123_000
 CARS = 600
 MAX_DRIVER_GB = 2.0
 ESTIMATED_POSITIONS, ESTIMATED_EXECUTORS = 10**10, 100
-"""What is estimated on paper."""
+"""Positions and executors of the estimate on paper."""
 MAX_GROWTH = {10: 12.0, 100: 15.0}
 """Times as long as a tenth, or a hundredth, of the positions may take."""
 

@@ -34,5 +34,5 @@ def joining_values(source: TraceSource, limits: Limits, quantity: str = "auto") 
     }
     texts = {name: value for name, value in vars(screen).items() if name not in ("measures", "source")}
     texts["measures"] = [measure.document() for measure in screen.measures]
-    told = {name: (answer.title, answer.text) for name, answer in answers.items()}
-    return told | tables | texts | {"minutes": minutes}
+    headings = {name: (answer.title, answer.text) for name, answer in answers.items()}
+    return headings | tables | texts | {"minutes": minutes}
