@@ -381,6 +381,11 @@ class Lab(Displayed):
         return point
 
     @property
+    def access_points(self) -> dict[str, AccessPoint]:
+        """Access points by name."""
+        return dict(self.world.coverage.points)
+
+    @property
     def now(self) -> dt.datetime:
         """Virtual time, UTC."""
         return dt.datetime.fromisoformat(iso_time(self.start_us + self.world.now_us))
