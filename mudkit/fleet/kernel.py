@@ -190,7 +190,7 @@ class World(Clock):
         self._choose_steps()
 
     def load_server(self, server: Host, profile: ServerProfile) -> None:
-        """Give a server the profile of its load; the same one again changes nothing.
+        """Set the profile of the load of a server; the same one again changes nothing.
 
         Raises
         ------
@@ -686,7 +686,7 @@ class World(Clock):
         self._hand_over(*what)
 
     def _add_to_load(self, transfer: Transfer, link: Link | None) -> None:
-        """Let a message wait for a worker of its server; deliver it now if that has no load."""
+        """Add a message to the load of its server; deliver it now if that has none."""
         target = self.at_address.get(transfer.to)
         load = None if target is None or target.machine is None else target.host.load
         if load is None:
