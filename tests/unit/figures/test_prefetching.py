@@ -28,8 +28,8 @@ def make_sweep():
 
 def test_days_have_ticks_at_their_beginning_but_at_most_ten():
     assert _day_ticks(12 * HOUR_US, 59 * HOUR_US) == {}, "less than two days are hours"
-    ticks = _day_ticks(12 * HOUR_US, 84 * HOUR_US)
-    assert ticks == {"tickvals": [24, 48, 72], "ticktext": ["day 2", "day 3", "day 4"]}
+    ticks = _day_ticks(49 * HOUR_US, 121 * HOUR_US)
+    assert ticks == {"tickvals": [72, 96, 120], "ticktext": ["day 4", "day 5", "day 6"]}
     assert _day_ticks(0, 40 * 24 * HOUR_US)["tickvals"] == [24 * day for day in range(0, 41, 5)]
 
 
