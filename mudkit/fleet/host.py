@@ -320,7 +320,7 @@ class Process:
     def create_machine(self) -> None:
         """Create the machine at a start, and schedule its context and LinkUp as its first events."""
         self.start_number += 1
-        self.machine = self._make(Ports(self.store, self.entropy, self.address))
+        self.machine = self._make(Ports(self.store, self.entropy, self.address, self.has_listener))
         if self.start_number > 1:
             self._world.on_incident(self.host, "restarted", self.name or None)
         if context := self.host.snapshot():
@@ -376,6 +376,10 @@ class Process:
     def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
         """Register a callback under a listener's name, for the payload of each :class:`Notify` to it."""
         self._listeners.setdefault(listener, []).append(callback)
+
+    def has_listener(self, listener: str) -> bool:
+        """Return whether a callback is registered under a listener's name."""
+        return listener in self._listeners
 
     def notify(self, listener: str, payload: Any) -> None:
         """Schedule the callbacks of a listener with a payload, each as an event of its own."""

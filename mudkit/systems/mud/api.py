@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
-from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import FieldsWithId
@@ -14,6 +14,7 @@ from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
+from mudkit.systems.mud.device.continuous_reads import listener_of
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
@@ -21,9 +22,11 @@ from mudkit.systems.mud.messages import (
     Create,
     Delete,
     Drop,
+    Listen,
     ListHeld,
     ListPending,
     ListPolicies,
+    ListReads,
     Read,
     Register,
     Renew,
@@ -69,6 +72,9 @@ class Client(OnHost):
         ships.
     prefetch_policy : optional
         Which answers are fetched in advance; None: none.
+    max_waiting : int
+        Maximum number of changes of a continuous read that wait on the device for a callback (see
+        :meth:`listen`).
 
     Raises
     ------
@@ -105,6 +111,7 @@ class Client(OnHost):
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
+        max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
     ) -> None:
         _check_app(app, token, device.name, cloud.authority)
         settings = Settings(
@@ -117,6 +124,7 @@ class Client(OnHost):
             read_policy,
             write_policy or Now(),
             prefetch_policy,
+            max_waiting,
         )
         policies = (read_policy, write_policy, prefetch_policy)
         self.installed = device.install(
@@ -128,7 +136,9 @@ class Client(OnHost):
         self.device = device
         self._app = app
         self._authority = cloud.authority
-        self._watched = 0
+        self._begun = 0
+        self._callbacks: dict[int, Callable[[Any], None]] = {}
+        """Callbacks of continuous reads, by handle."""
 
     def _own_facts(self) -> dict[str, Value]:
         """Return what a display shows of the client itself: its device and app."""
@@ -343,15 +353,72 @@ class Client(OnHost):
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
                 parsed = Predicate("TRUE")
-            self._watched += 1
-            listener = f"continuous read {self._watched}"
+            listener = ""
             if callback is not None:
-                self.installed.listen(listener, callback)
+                self._begun += 1
+                listener = f"handle of continuous read {self._begun} of this run"
+                self.installed.listen(listener, partial(self._register_callback, callback))
             return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
         operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
         if callback is not None:
             operation.add_done_callback(callback)
         return operation
+
+    def continuous_reads(self) -> Operation:
+        """List the continuous reads of this app on this device, also those of an earlier run of the app.
+
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.describe`.
+
+        A continuous read ends with :meth:`unregister` or when the cloud ends it, not with the app: one that
+        is started again finds its reads here, and gives each its callback by :meth:`listen`.
+
+        Returns
+        -------
+        Operation
+            Its result is a list of dicts. ``handle``, ``table``, ``predicate`` (its text) with its
+            ``constants``, and ``data`` are those of the read. ``synced``: all records that existed before
+            have been received. ``waiting`` is the number of notifications that wait for a callback,
+            ``paused`` is True if there are too many, and ``ended`` the reason for which the cloud has ended
+            the read, which its callback was not told yet; None: it has not.
+        """
+        return self.installed.call(ListReads())
+
+    def listen(
+        self, handle: Annotated[int, Range(0, 1 << 62)], callback: Callable[[Change | Fields], None]
+    ) -> Operation:
+        """Give a continuous read its callback, in place of an earlier one.
+
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.listen`.
+
+        While a read has no callback because the app was started again, its notifications wait on the device,
+        over restarts, too; the callback gets them now, in order. If more than ``max_waiting`` of the client
+        came, the read was paused, and is registered again from its position: of a record that has changed
+        several times since, the callback gets the last version. A read that was begun without a callback
+        keeps nothing for one: it gets what comes from now on.
+
+        Parameters
+        ----------
+        handle : int
+            As in :meth:`continuous_reads`.
+        callback : callable
+            As in :meth:`read`.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` if the read has ended, or is of another
+            app.
+        """
+        self._register_callback(callback, handle)
+        return self.installed.call(Listen(handle))
+
+    def _register_callback(self, callback: Callable[[Any], None], handle: int) -> None:
+        """Register the callback of a continuous read, in place of an earlier one."""
+        if handle not in self._callbacks:
+            self.installed.listen(
+                listener_of(handle), lambda notification: self._callbacks[handle](notification)
+            )
+        self._callbacks[handle] = callback
 
     def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
@@ -656,15 +723,20 @@ class PubSub:
         Operation
             Its result is the handle for :meth:`unsubscribe`.
         """
-
-        def notify(change: Change | Fields) -> None:
-            """Pass the columns of a new message to the callback; other changes are not messages."""
-            if isinstance(change, Change) and change.record is not None:
-                callback(FieldsWithId(dict(change.record), change.id))
-
         predicate = Predicate("topic = :topic", topic=topic)
+        notify = partial(_notify_of_message, callback)
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
+
+    def listen(self, handle: int, callback: Callable[[Fields], None]) -> Operation:
+        """Give a subscription of an earlier run of the app its callback; see :meth:`Client.listen`."""
+        return self._client.listen(handle, partial(_notify_of_message, callback))
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""
         return self._client.unregister(handle)
+
+
+def _notify_of_message(callback: Callable[[Fields], None], change: Change | Fields) -> None:
+    """Pass the columns of a new message to a subscriber's callback; other changes are not messages."""
+    if isinstance(change, Change) and change.record is not None:
+        callback(FieldsWithId(dict(change.record), change.id))

@@ -96,7 +96,8 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     """Operation: register a continuous read (Mobius 5).
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
-    None: none of them. ``listener`` names the callback that is notified of changes.
+    None: none of them. ``listener`` is notified of the handle as soon as the read is stored; empty: the
+    application has no callback for changes.
     """
 
     table: str
@@ -105,6 +106,16 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     sync_timestamp: float | None
     listener: str
     type: Literal["continuous"] = "continuous"
+
+
+class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
+    """Operation: notify the listener of the continuous read with this handle, which was registered again."""
+
+    handle: int
+
+
+class ListReads(Struct, frozen=True, tag_field="operation", tag="continuous_reads"):
+    """Operation: list the continuous reads."""
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
@@ -150,8 +161,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | ListPolicies
-    | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Read | Register | Listen | ListReads | UpdateData | Unregister
+    | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 

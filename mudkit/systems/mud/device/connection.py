@@ -93,7 +93,11 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer.
+    the number of the table, None before the first answer; ``processors`` are those that had the read then.
+
+    ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
+    callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
+    it has not.
     """
 
     handle: int
@@ -102,10 +106,18 @@ class StoredRead(Struct):
     predicate: SentPredicate
     reader: Fields
     sync_us: int | None
-    listener: str
+    has_listener: bool = True
     since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
+    processors: list[str] = field(default_factory=list)
+    is_paused: bool = False
+    ended: str | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """True if all records that existed before have been received from all processors."""
+        return bool(self.processors) and all(processor in self.since_lsns for processor in self.processors)
 
 
 class ContinuousRead(Struct):
@@ -116,7 +128,8 @@ class ContinuousRead(Struct):
     ``generations`` has the generation in which each processor knows it. ``requested_since`` has
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then.
+    since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
+    was paused.
     """
 
     stored: StoredRead
@@ -125,6 +138,8 @@ class ContinuousRead(Struct):
     generations: dict[str, int] = field(default_factory=dict)
     requested_since: tuple[dict[str, int], dict[str, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    pauses: int = 0
 
 
 class Registering(Struct, frozen=True):
@@ -136,11 +151,15 @@ class Registering(Struct, frozen=True):
 
 
 class Updating(Struct, frozen=True):
-    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller."""
+    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller.
+
+    ``handle`` is the one by which processors know the read.
+    """
 
     op_id: int | None
     stored: StoredRead
     is_over: bool
+    handle: str
 
 
 Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating
