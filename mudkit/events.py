@@ -403,8 +403,11 @@ class Installed(Protocol):
         """Call an operation of the machine (:class:`Call`)."""
         ...
 
-    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
-        """Call ``callback`` with the payload of each :class:`Notify` to a listener of that name."""
+    def listen(self, listener: str, callback: Callable[[Any], None], *, is_only: bool = False) -> None:
+        """Call ``callback`` with the payload of each :class:`Notify` to a listener of that name.
+
+        ``is_only``: it takes the place of earlier callbacks.
+        """
         ...
 
 

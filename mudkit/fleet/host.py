@@ -373,9 +373,17 @@ class Process:
             operation.complete(answer.result, error)
             self._world.on_answer(operation)
 
-    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
-        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it."""
-        self._listeners.setdefault(listener, []).append(callback)
+    def listen(self, listener: str, callback: Callable[[Any], None], *, is_only: bool = False) -> None:
+        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it.
+
+        ``is_only``: it takes the place of earlier callbacks.
+        """
+        earlier = [] if is_only else self._listeners.get(listener, [])
+        self._listeners[listener] = [*earlier, callback]
+
+    def forget_listeners(self) -> None:
+        """Remove all callbacks, as the end of the application does; the machine keeps its state."""
+        self._listeners.clear()
 
     def has_listener(self, listener: str) -> bool:
         """Return whether a callback is registered under a listener's name."""

@@ -137,8 +137,6 @@ class Client(OnHost):
         self._app = app
         self._authority = cloud.authority
         self._begun = 0
-        self._callbacks: dict[int, Callable[[Any], None]] = {}
-        """Callbacks of continuous reads, by handle."""
 
     def _own_facts(self) -> dict[str, Value]:
         """Return what a display shows of the client itself: its device and app."""
@@ -386,7 +384,7 @@ class Client(OnHost):
     def listen(
         self, handle: Annotated[int, Range(0, 1 << 62)], callback: Callable[[Change | Fields], None]
     ) -> Operation:
-        """Give a continuous read its callback, in place of an earlier one.
+        """Register the callback of a continuous read, in place of an earlier one.
 
         Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.listen`.
 
@@ -414,11 +412,7 @@ class Client(OnHost):
 
     def _register_callback(self, callback: Callable[[Any], None], handle: int) -> None:
         """Register the callback of a continuous read, in place of an earlier one."""
-        if handle not in self._callbacks:
-            self.installed.listen(
-                listener_of(handle), lambda notification: self._callbacks[handle](notification)
-            )
-        self._callbacks[handle] = callback
+        self.installed.listen(listener_of(handle), callback, is_only=True)
 
     def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
@@ -728,7 +722,7 @@ class PubSub:
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
 
     def listen(self, handle: int, callback: Callable[[Fields], None]) -> Operation:
-        """Give a subscription of an earlier run of the app its callback; see :meth:`Client.listen`."""
+        """Register the callback of a subscription, in place of an earlier one; see :meth:`Client.listen`."""
         return self._client.listen(handle, partial(_notify_of_message, callback))
 
     def unsubscribe(self, handle: int) -> Operation:

@@ -29,7 +29,8 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "watching": (
         "asked for a hello",
-        "ended", "heartbeat timer", "hello timer", "known or unregistered", "life", "life, registered again",
+        "ended", "heartbeat timer", "hello timer", "known, unregistered or waiting", "life",
+        "life, registered again", "listen",
         "notified timer", "policy", "redirected", "refused", "refused here", "register, asked",
         "register, no session", "registered",
         "registered in part or in an older life", "remove passed on", "stream, gap", "stream, next",
@@ -130,7 +131,6 @@ UNREACHABLE: Final = tuple(
         "processor: tells again",
         "watching: asked for a hello",
         "watching: hello timer",
-        "watching: known or unregistered",
         "watching: life*",
         "watching: registered in part or in an older life",
         "watching: stream, gap",

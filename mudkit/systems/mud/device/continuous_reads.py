@@ -231,7 +231,7 @@ class ContinuousReads:
         return effects
 
     def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
-        """Emit what waits for the callback of a read, which is registered now; go on if it was paused."""
+        """Emit what waits for the callback of a read, which is registered now; resume it if it was paused."""
         read = self._untold.get(operation.handle) or self._find_read(operation.handle)
         if not read.stored.has_listener:
             read.stored.has_listener = True
@@ -546,7 +546,7 @@ class ContinuousReads:
     def _is_full(self, read: ContinuousRead) -> bool:
         """Return whether no more changes of a read may wait.
 
-        Before its first registration is complete, a read could not go on from its position.
+        Before its first registration is complete, a read could not resume at its position.
         """
         return read.waiting >= self._max_waiting and bool(read.stored.processors)
 
@@ -594,7 +594,7 @@ class ContinuousReads:
         return effects
 
     def _end_read(self, now_us: int, read: ContinuousRead, why: str) -> Sequence[Effect]:
-        """End a read that the cloud has ended; the application is told the reason once it has a callback."""
+        """End a read that the cloud has ended; notify the application of the reason."""
         effects = self._delete_read(now_us, read)
         if read.stored.has_listener:
             read.stored.ended = why

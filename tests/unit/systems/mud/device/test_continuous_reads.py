@@ -494,9 +494,9 @@ def test_changes_wait_for_a_callback_over_starts(application):
     again.number = 0
     assert delivered(again.notify_change("b", 1, 7)) == []
     assert again.watching.describe()[0]["waiting"] == 2
-    told = application.listen(again)
-    assert delivered(told) == [("upsert", "a", 1), ("upsert", "b", 1)]
-    assert [effect.op_id for effect in completed(told)] == [9]
+    emitted = application.listen(again)
+    assert delivered(emitted) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    assert [effect.op_id for effect in completed(emitted)] == [9]
     assert delivered(application.listen(again)) == []
     assert delivered(again.notify_change("c", 1, 8)) == [("upsert", "c", 1)]
 
@@ -505,10 +505,10 @@ def test_told_change_is_repeated_with_its_id_until_its_callback_was_called(appli
     reads = application.start()
     reads.begin()
     reads.notify_change()
-    (told,) = [effect for effect in application.listen(reads) if isinstance(effect, Notify)]
+    (emitted,) = [effect for effect in application.listen(reads) if isinstance(effect, Notify)]
     again = Reads(reads.ports.store)
     (repeated,) = again.watching.repeat_notices(0)[:1]
-    assert repeated.payload.id == told.payload.id
+    assert repeated.payload.id == emitted.payload.id
     again.watching.clear_notices()
     assert delivered(Reads(reads.ports.store).watching.repeat_notices(0)) == []
 
@@ -544,9 +544,9 @@ def test_changes_beyond_the_bound_pause_the_read_until_it_has_a_callback(applica
     assert (listed["waiting"], listed["paused"]) == (2, True)
     assert asks(reads.notify_change("d", 1, 9)) == []
     assert asks(reads.welcome("another")) == []  # it is not registered while it is paused
-    told = application.listen(reads)
-    assert delivered(told) == [("upsert", "a", 1), ("upsert", "b", 1)]
-    ((_, ask),) = asks(told)
+    emitted = application.listen(reads)
+    assert delivered(emitted) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    ((_, ask),) = asks(emitted)
     assert (ask["what"]["handle"], ask["what"]["since"]["p0"]) == ("first 1.1", 7)
     assert ask["what"]["held"] == ["a", "b"]
     reads.answer(ask, {"p0": 1, "p1": 1})
