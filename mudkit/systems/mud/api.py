@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from inspect import signature
-from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import FieldsWithId
@@ -410,7 +410,9 @@ class Client(OnHost):
         self._register_callback(callback, handle)
         return self.installed.call(Listen(handle))
 
-    def _register_callback(self, callback: Callable[[Any], None], handle: int) -> None:
+    def _register_callback(
+        self, callback: Callable[[Operation], None] | Callable[[Change | Fields], None], handle: int
+    ) -> None:
         """Register the callback of a continuous read, in place of an earlier one."""
         self.installed.listen(listener_of(handle), callback, is_only=True)
 

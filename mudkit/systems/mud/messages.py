@@ -336,8 +336,10 @@ class RegisterRequest(
 
     ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
-    records that were delivered before. ``sync_us`` is the commit time from which existing records are
-    delivered, None: none of them. ``table`` is None at the first registration.
+    records that were delivered before; ``digests`` has, by bucket (:meth:`Table.buckets_of`), the digest of
+    those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
+    read began. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
+    ``table`` is None at the first registration.
     """
 
     request: Count
@@ -348,6 +350,8 @@ class RegisterRequest(
     sync_us: Count | None
     table: Count | None
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -498,6 +502,8 @@ class Registration(
     claims: Claims | None
     min_lsn: Count = field(name="least")
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
 
 
 class ReaderDataUpdate(
@@ -686,7 +692,8 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
     ``generation`` is that of the processor, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the
-    number of the data in effect.
+    number of the data in effect. ``unknown`` are the buckets whose digests the processor does not know: it
+    has not registered the read, and needs their keys.
     """
 
     id: Name
@@ -695,6 +702,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     data_seq: Count
     error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    unknown: list[Count] | UnsetType = UNSET
 
 
 class PlacedContinuousReadAck(

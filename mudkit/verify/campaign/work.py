@@ -278,20 +278,21 @@ class Work:
     def find_reads(self, name: str) -> Any:
         """List the continuous reads of a client whose application was started again.
 
-        Return the operation. Each read whose handle the application got before gets its
-        callback; another start may lose the call.
+        Return the operation. Each read whose handle the application got before gets its callback, unless the
+        device was wiped or restored since, where the handle is another read's; another start may lose the
+        call.
         """
         client = self._clients[name]
         watches = {
             watch.operation.result(): watch
             for watch in self.watches
-            if watch.client == name and watch.operation.status == "ok"
+            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
         }
 
         def listen(listing: Any) -> None:
             for read in listing.result() if listing.status == "ok" else ():
                 watch = watches.get(read["handle"])
-                if watch is not None and watch.record is not None and not watch.is_restored:
+                if watch is not None and watch.record is not None:
                     client.listen(read["handle"], watch.record)
 
         listing = client.continuous_reads()

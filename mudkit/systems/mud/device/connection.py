@@ -94,6 +94,7 @@ class StoredRead(Struct):
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
     the number of the table, None before the first answer; ``processors`` are those that had the read then.
+    ``begun_lsns`` has the position of each processor from which a read without existing records began.
 
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
     callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
@@ -111,6 +112,7 @@ class StoredRead(Struct):
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
     processors: list[str] = field(default_factory=list)
+    begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
     is_paused: bool = False
     ended: str | None = None
 
@@ -129,7 +131,8 @@ class ContinuousRead(Struct):
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
     since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
-    was paused.
+    was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
+    does not know their digests.
     """
 
     stored: StoredRead
@@ -140,6 +143,7 @@ class ContinuousRead(Struct):
     sender_generations: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
     pauses: int = 0
+    named_buckets: set[int] = field(default_factory=set)
 
 
 class Registering(Struct, frozen=True):

@@ -15,8 +15,12 @@ heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
-of the same name has none of them), so that no change is missed or delivered twice. A notification is stored
-with the position until its callback was called, and repeated with the same id after a kill between the two.
+of the same name has none of them), so that no change is missed or delivered twice. Of more than
+``MAX_NAMED_KEYS`` delivered records it has digests instead of keys, by bucket; a processor that does not know
+which keys a digest is of, because some of their records have changed since, gets the keys of that bucket.
+
+A notification is stored with the position until its callback was called, and repeated with the same id after
+a kill between the two.
 
 A read outlives the application that began it. While no callback is registered for its listener, whose name
 comes from the durable handle, notifications wait in the store, at most ``max_waiting`` of each read. The next
@@ -73,12 +77,14 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
-from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import copy_record
 from mudkit.wire import Fields, Value
 
 HEARTBEAT: Final = "heartbeat"
 _HANDLES: Final = "count of handles"
+MAX_NAMED_KEYS: Final = 16
+"""Delivered records that a registration names; of more, it has digests."""
 HELLO: Final = "hello"
 """Key of a hello in the retransmission timer."""
 
@@ -339,11 +345,13 @@ class ContinuousReads:
         stored = work.read.stored if isinstance(work, Registering) else work.stored
         match work:
             case Registering():
+                named, digests = self._describe_delivered(work.read)
                 return RegisterRequest(
                     name=stored.name, handle=self._sent_handle(work.read), reader=stored.reader,
                     data_seq=stored.data_seq, request=work.request, session=work.session,
                     predicate=stored.predicate,
-                    since_lsns=dict(stored.since_lsns), delivered=sorted(work.read.delivered),
+                    since_lsns=dict(stored.since_lsns), delivered=named, digests=digests or UNSET,
+                    begun_lsns=dict(stored.begun_lsns) if digests and stored.begun_lsns else UNSET,
                     sync_us=stored.sync_us, table=stored.table,
                     log_incarnations=dict(stored.log_incarnations) or UNSET,
                 )  # fmt: skip
@@ -354,6 +362,16 @@ class ContinuousReads:
         return UpdateDataRequest(
             name=stored.name, handle=work.handle, reader=stored.reader, data_seq=stored.data_seq
         )
+
+    def _describe_delivered(self, read: ContinuousRead) -> tuple[list[str], list[tuple[int, str]]]:
+        """Return the keys of delivered records that a registration names, and digests of the others."""
+        stored = read.stored
+        table = self._local.tables.get(stored.name)
+        if len(read.delivered) <= MAX_NAMED_KEYS or table is None or table.number != stored.table:
+            return sorted(read.delivered), []
+        buckets = table.buckets_of(read.delivered)
+        named = [key for bucket in sorted(read.named_buckets) for key in buckets.pop(bucket, ())]
+        return named, [(bucket, keys_digest(keys)) for bucket, keys in sorted(buckets.items())]
 
     def finish_update(self, work: Updating, last: Answer) -> Sequence[Effect]:
         """Process the answer to new reader data, or to the end of a continuous read."""
@@ -373,14 +391,20 @@ class ContinuousReads:
         assert isinstance(last, PartsComplete)
         if not all(place in parts for place in last.places):
             return self._request_registration(now_us, read)  # a part was lost
-        op_id, read.op_id = read.op_id, None
         self._local.store_table(last.table)
+        unknown = [bucket for part in parts.values() for bucket in part.unknown or ()]
+        if unknown:
+            read.named_buckets.update(unknown)
+            return self._request_registration(now_us, read)
+        op_id, read.op_id = read.op_id, None
+        read.named_buckets.clear()
         done = [] if op_id is None else [Complete(op_id, stored.handle)]
         read.generations = {processor: part.generation for processor, part in parts.items()}
         stored.table, stored.processors = last.table.number, list(parts)
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
+                stored.begun_lsns.setdefault(processor, part.lsn)
                 if processor not in stored.since_lsns:
                     _advance(stored, processor, part.lsn, part.log_incarnation)
         self._store_read(stored)

@@ -9,7 +9,8 @@ RoutedWrite       to the master
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
                   read whose predicate fails on it, with the reason
-Registration      at one position of the log: existing records, as far as requested, then all changes
+Registration      at one position of the log: existing records, as far as requested, then all changes; not
+                  registered, if digests of delivered records are not known
 ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
 Unregistration    end the read; a late duplicate of its registration does not begin it again
 Gone              end the reads of a session that the notification server has given up; if it does not
@@ -67,6 +68,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.records import keys_digest
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
@@ -486,12 +488,15 @@ class Processor:
             known = self._reads.get(read_key)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
+                sent: set[str] = set() if known is None else known.keys
+                delivered, unknown = self._recall_delivered(table, message, sent)
+                if unknown:
+                    return (self._build_ack(message, message.data_seq, unknown=unknown),)
                 self._end_read(read_key)
-                sent: set[str] = set()
+                delivered |= sent  # some of these may arrive only after this registration
                 if known is not None:
-                    sent = known.keys  # some may arrive only after this registration
                     self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, read_key, table, message, sent)
+                effects += self._begin_read(now_us, read_key, table, message, delivered)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
@@ -510,13 +515,48 @@ class Processor:
         table.check_access(claims)
         return table
 
+    def _recall_delivered(
+        self, table: Table, message: Registration, sent: set[str]
+    ) -> tuple[set[str], list[int]]:
+        """Return the keys of a registration's delivered records, and the buckets whose keys it has to name.
+
+        A digest is compared with that of the records which the read has at its position if none of them has
+        changed since, and with that of ``sent``, the keys of what this generation has sent it.
+        """
+        delivered, unknown = set(message.delivered), []
+        if message.digests is UNSET:
+            return delivered, unknown
+        guesses = [table.buckets_of(self._matching_keys(table, message)), table.buckets_of(sent)]
+        for bucket, digest in message.digests:
+            if table.partition_of_bucket(bucket) in message.partitions:
+                known = [guess[bucket] for guess in guesses if bucket in guess]
+                keys = next((keys for keys in known if keys_digest(keys) == digest), None)
+                if keys is None:
+                    unknown.append(bucket)
+                else:
+                    delivered.update(keys)
+        return delivered, unknown
+
+    def _matching_keys(self, table: Table, message: Registration) -> list[str]:
+        """Return the keys of the matching records that are not newer than a registration's position."""
+        since_lsn = message.since_lsns.get(self._me, -1)
+        begun_lsn = (message.begun_lsns or {}).get(self._me, since_lsn)
+        sync_us = message.sync_us
+        predicate, auth = message.predicate.predicate(), {} if message.claims is None else message.claims.auth
+        return [
+            row.key
+            for partition in message.partitions
+            for row in self._log.copy.select(table, partition, predicate, None, message.reader, auth)
+            if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
+        ]
+
     def _begin_read(
-        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, sent_keys: set[str]
+        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, delivered: set[str]
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        ``sent_keys`` are those of the records that this generation has sent it. Raise MudkitError if the
-        predicate fails; then nothing is stored.
+        ``delivered`` are the keys of the records that it was sent. Raise MudkitError if the predicate fails;
+        then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -535,7 +575,6 @@ class Processor:
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
         since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
-        delivered = {*message.delivered, *sent_keys}
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
         if since_lsn is not None:
@@ -583,6 +622,7 @@ class Processor:
         *,
         lsn: int | None = None,
         error: EncodedError | UnsetType = UNSET,
+        unknown: list[int] | UnsetType = UNSET,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(
@@ -592,6 +632,7 @@ class Processor:
             data_seq=data_seq,
             error=error,
             log_incarnation=self._log.log_incarnation or UNSET,
+            unknown=unknown,
         )
         return Send(message.reply, registered)
 

@@ -24,6 +24,7 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     Welcome,
 )
+from mudkit.systems.mud.tables.table import Table
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
@@ -647,3 +648,53 @@ def test_read_is_synced_when_all_processors_have_sent_what_existed(application):
     reads.notify(synced=9, processor="p1")
     again = application.start(reads.ports.store)
     assert again.watching.describe()[0]["synced"]
+
+
+# -- registrations after a reconnection (Mobius 2: a client is brought up to date by its position)
+
+KEYS = [f"record {number:03d}" for number in range(100)]
+
+
+def deliver(reads, keys=KEYS):
+    reads.begin()
+    for number, key in enumerate(keys):
+        reads.notify_change(key, 1, 6 + number)
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(16, True), (17, False)])
+def test_few_delivered_keys_are_named_and_many_are_digested(reads, count, is_named):
+    deliver(reads, KEYS[:count])
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert ask["what"]["held"] == (KEYS[:count] if is_named else [])
+    assert ("digests" in ask["what"]) is not is_named
+    assert ask["what"].get("begun") == (None if is_named else {"p0": 5, "p1": 5})
+
+
+def test_registration_has_a_size_independent_of_what_was_delivered(reads):
+    deliver(reads, [f"{name} {part}" for name in KEYS for part in range(10)])
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert len(ask["what"]["digests"]) == 16
+    assert ask["what"]["held"] == []
+
+
+def test_keys_of_unknown_buckets_are_named_until_the_read_is_registered(reads):
+    deliver(reads)
+    ((_, ask),) = asks(reads.welcome("another"))
+    for place, unknown in (("p0", [2, 5]), ("p1", [])):
+        reads.answer_part(ask, place, 2, data_seq=1, **({"unknown": unknown} if unknown else {}))
+    ((_, again),) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]}))
+    buckets = Table(name="t", owner="news").buckets_of(KEYS)
+    assert again["what"]["held"] == sorted(buckets[2]) + sorted(buckets[5])
+    assert [bucket for bucket, _ in again["what"]["digests"]] == sorted(set(buckets) - {2, 5})
+    assert again["what"]["request"] > ask["what"]["request"]
+    assert asks(reads.answer(again, {"p0": 2, "p1": 1})) == []
+    ((_, ask),) = asks(reads.welcome("one more"))
+    assert ask["what"]["held"] == []
+
+
+def test_keys_are_named_while_the_table_is_unknown(reads):
+    deliver(reads)
+    reads.local.forget_tables("t", 2)
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert ask["what"]["held"] == KEYS
+    assert "digests" not in ask["what"]
