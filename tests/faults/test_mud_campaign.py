@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mudkit.systems.mud.device import continuous_reads
-from mudkit.systems.mud.servers import processor
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.processor import Processor
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
 from mudkit.verify.campaign.faults import COLUMNS, TRIALS
@@ -19,7 +19,7 @@ from mudkit.verify.campaign.runs import Runs, play_all, play_some
 REPLAY = "python tests/faults/campaign.py --seed {}"
 
 
-DIGEST_SEED = 0
+DIGEST_SEED = 4
 """A run that finds digests that are not compared."""
 
 
@@ -60,8 +60,10 @@ def test_digests_in_place_of_delivered_keys_violate_no_guarantee(scaled):
 
 @pytest.mark.usefixtures("digests_of_all_keys")
 def test_campaign_finds_digests_that_are_not_compared(monkeypatch):
-    for module in (continuous_reads, processor):
-        monkeypatch.setattr(module, "keys_digest", lambda keys: "the same")
+    def ignore(self, table, message, sent):
+        return set(message.delivered), []
+
+    monkeypatch.setattr(Processor, "_recall_delivered", ignore)
     assert "notified" in str(play(DIGEST_SEED).broken)
 
 

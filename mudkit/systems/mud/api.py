@@ -324,8 +324,9 @@ class Client(OnHost):
         latest : bool
             Read the store's latest versions, as a continuous read always does.
         aggregate : str, optional
-            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
-            continuous read.
+            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. The callback of
+            a continuous read gets a mapping with their values, which the cloud computes, whenever they
+            change, and with ``sync_timestamp=0`` also at its beginning.
 
         Returns
         -------
@@ -338,15 +339,17 @@ class Client(OnHost):
         Raises
         ------
         ParameterError
-            The reader's data is no mapping, or a continuous read has an aggregate or a utility.
+            The reader's data is no mapping, or a continuous read has a utility, or aggregates and another
+            ``sync_timestamp`` than 0.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
         parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
-            _refuse_option("aggregate", aggregate)
             _refuse_option("utility", utility)
+            if aggregate is not None and sync_timestamp not in (None, 0):
+                raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
@@ -356,7 +359,9 @@ class Client(OnHost):
                 self._begun += 1
                 listener = f"handle of continuous read {self._begun} of this run"
                 self.installed.listen(listener, partial(self._register_callback, callback))
-            return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
+            return self.installed.call(
+                Register(table, parsed, reader, sync_timestamp, listener, aggregate=aggregate)
+            )
         operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
         if callback is not None:
             operation.add_done_callback(callback)
@@ -374,10 +379,10 @@ class Client(OnHost):
         -------
         Operation
             Its result is a list of dicts. ``handle``, ``table``, ``predicate`` (its text) with its
-            ``constants``, and ``data`` are those of the read. ``synced``: all records that existed before
-            have been received. ``waiting`` is the number of notifications that wait for a callback,
-            ``paused`` is True if there are too many, and ``ended`` the reason for which the cloud has ended
-            the read, which its callback was not told yet; None: it has not.
+            ``constants``, ``data`` and ``aggregate`` are those of the read. ``synced``: all records that
+            existed before have been received. ``waiting`` is the number of notifications that wait for a
+            callback, ``paused`` is True if there are too many, and ``ended`` the reason for which the cloud
+            has ended the read, while its callback was not called with it; None: it has not ended.
         """
         return self.installed.call(ListReads())
 
@@ -551,7 +556,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
         )
 
 
-def _refuse_option(name: str, value: Utility | str | None) -> None:
+def _refuse_option(name: str, value: Utility | None) -> None:
     """Raise ParameterError for an option that a continuous read does not have."""
     if value is not None:
         raise ParameterError(

@@ -97,7 +97,8 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
     None: none of them. ``listener`` is notified of the handle as soon as the read is stored; empty: the
-    application has no callback for changes.
+    application has no callback for changes. ``aggregate``: aggregates of which it is notified instead of
+    records.
     """
 
     table: str
@@ -106,6 +107,7 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     sync_timestamp: float | None
     listener: str
     type: Literal["continuous"] = "continuous"
+    aggregate: str | None = None
 
 
 class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
@@ -338,7 +340,8 @@ class RegisterRequest(
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
     records that were delivered before; ``digests`` has, by bucket (:meth:`Table.buckets_of`), the digest of
     those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
-    read began. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
+    read began. ``aggregate`` are the aggregates of which the reader is notified instead of records, absent:
+    of records. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
     ``table`` is None at the first registration.
     """
 
@@ -352,6 +355,7 @@ class RegisterRequest(
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
     digests: list[tuple[Count, str]] | UnsetType = UNSET
     begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -504,6 +508,7 @@ class Registration(
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
     digests: list[tuple[Count, str]] | UnsetType = UNSET
     begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class ReaderDataUpdate(
@@ -800,8 +805,9 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
-    """Processor to notification server to client: a change, the end of synchronisation, or of the read.
+    """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
 
+    ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
     ``lsn`` comes with a change; None: the record existed before the registration. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
@@ -820,9 +826,10 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     ended: str | UnsetType = UNSET
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    state: list[Value] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _check_consistent((self.change, self.synced_lsn, self.ended).count(UNSET) == 2)
+        _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
         _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 
 

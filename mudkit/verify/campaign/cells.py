@@ -28,7 +28,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "uncommitted, asked", "uncommitted, here",
     ),
     "watching": (
-        "asked for a hello",
+        "aggregates known or waiting", "aggregates passed on", "asked for a hello",
         "ended", "heartbeat timer", "hello timer", "known, unregistered or waiting", "life",
         "life, registered again", "listen",
         "notified timer", "policy", "redirected", "refused", "refused here", "register, asked",

@@ -211,6 +211,8 @@ class _ClientObserver:
                 if is_notified
                 else "watching: known, unregistered or waiting"
             )
+        elif "state" in body:
+            yield f"watching: aggregates {'passed on' if is_notified else 'known or waiting'}"
         elif "synced" in body:
             yield "watching: synced"
         else:

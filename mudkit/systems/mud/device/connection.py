@@ -42,7 +42,7 @@ from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 RETRY: Final = "retry"
 _TIMEOUT_US: Final = 10_000_000
@@ -96,6 +96,9 @@ class StoredRead(Struct):
     the number of the table, None before the first answer; ``processors`` are those that had the read then.
     ``begun_lsns`` has the position of each processor from which a read without existing records began.
 
+    ``aggregate`` are the aggregates of which the application is notified instead of records, and
+    ``told_aggregates`` their values of which it was notified last.
+
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
     callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
     it has not.
@@ -113,6 +116,8 @@ class StoredRead(Struct):
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
     processors: list[str] = field(default_factory=list)
     begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
+    aggregate: str | None = None
+    told_aggregates: Fields | None = None
     is_paused: bool = False
     ended: str | None = None
 
@@ -132,7 +137,7 @@ class ContinuousRead(Struct):
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
     since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
     was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
-    does not know their digests.
+    does not know their digests. ``states`` has the last state of the aggregates of each processor.
     """
 
     stored: StoredRead
@@ -144,6 +149,7 @@ class ContinuousRead(Struct):
     waiting: int = 0
     pauses: int = 0
     named_buckets: set[int] = field(default_factory=set)
+    states: dict[str, list[Value]] = field(default_factory=dict)
 
 
 class Registering(Struct, frozen=True):

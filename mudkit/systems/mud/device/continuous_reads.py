@@ -26,6 +26,10 @@ A read outlives the application that began it. While no callback is registered f
 comes from the durable handle, notifications wait in the store, at most ``max_waiting`` of each read. The next
 change pauses the read: it is ended at the processors, and registered again from its position, under another
 name, once a callback is registered. A read that was begun without a callback keeps nothing for one.
+
+A read of aggregates receives their state from each processor at its registration and whenever it changes. The
+application is notified when the combined values differ from the last ones, and with ``sync_timestamp`` of the
+first ones; of those that wait for its callback only the last are kept.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
+from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -94,8 +99,14 @@ def listener_of(handle: int) -> str:
     return f"continuous read {handle}"
 
 
+_AGGREGATES: Final = "aggregates"
+
+
 class _Notice(Struct, frozen=True):
-    """Notification of a read's listener: a change, or the reason ``ended`` for which the read has ended."""
+    """Notification of a read's listener: a change, or the reason ``ended`` for which the read has ended.
+
+    That of the kind :data:`_AGGREGATES` has the values of aggregates as its record.
+    """
 
     handle: int
     id: str
@@ -111,6 +122,8 @@ class _Notice(Struct, frozen=True):
         if self.ended is not None:
             return Notify(listener, FieldsWithId({"ended": self.ended}, self.id))
         record = None if self.record is None else copy_record(self.record)
+        if self.kind == _AGGREGATES:
+            return Notify(listener, FieldsWithId(record or {}, self.id))
         return Notify(listener, Change(self.kind, self.key, record, self.version, self.id))
 
 
@@ -191,6 +204,7 @@ class ContinuousReads:
                 "predicate": read.stored.predicate.text,
                 "constants": list(read.stored.predicate.constants),
                 "data": copy_record(read.stored.reader),
+                "aggregate": read.stored.aggregate,
                 "synced": read.stored.is_synced,
                 "waiting": read.waiting,
                 "paused": read.stored.is_paused,
@@ -220,6 +234,7 @@ class ContinuousReads:
             reader=dict(operation.reader),
             sync_us=None if sync is None else round(sync * 1e6),
             has_listener=bool(operation.listener),
+            aggregate=None if operation.aggregate is None else Aggregates(operation.aggregate).text,
         )
         self._reads[handle] = read = ContinuousRead(stored, op_id=op_id)
         self._store_read(stored)
@@ -354,6 +369,7 @@ class ContinuousReads:
                     begun_lsns=dict(stored.begun_lsns) if digests and stored.begun_lsns else UNSET,
                     sync_us=stored.sync_us, table=stored.table,
                     log_incarnations=dict(stored.log_incarnations) or UNSET,
+                    aggregate=UNSET if stored.aggregate is None else stored.aggregate,
                 )  # fmt: skip
             case Updating(is_over=True):
                 return UnregisterRequest(
@@ -408,7 +424,7 @@ class ContinuousReads:
                 if processor not in stored.since_lsns:
                     _advance(stored, processor, part.lsn, part.log_incarnation)
         self._store_read(stored)
-        effects: list[Effect] = [*done]
+        effects: list[Effect] = [*done, *self._notify_of_aggregates(read)]
         if any(part.data_seq < stored.data_seq for part in parts.values()):
             effects += self._send_update(now_us, None, read, is_over=False)
         is_late = self._step_back(read)
@@ -481,6 +497,9 @@ class ContinuousReads:
         since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
         if body.synced_lsn is not UNSET:
             _advance(stored, processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
+        elif body.state is not UNSET:
+            read.states[processor] = body.state
+            return self._notify_of_aggregates(read)
         elif body.change is not UNSET and body.lsn is not UNSET:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
@@ -521,6 +540,24 @@ class ContinuousReads:
         self._store.put(_delivered_key(stored.handle, key), version)
         return self._notify(read, kind="upsert", key=key, record=change.data, version=version)
 
+    def _notify_of_aggregates(self, read: ContinuousRead) -> Sequence[Effect]:
+        """Notify a reader of aggregates whose values have changed, once all processors have sent theirs."""
+        stored, places = read.stored, read.stored.processors
+        if stored.aggregate is None or not places or not all(place in read.states for place in places):
+            return ()
+        aggregates = Aggregates(stored.aggregate)
+        states = [tuple(read.states[place]) for place in places]
+        if not all(map(aggregates.is_state, states)):
+            return ()  # a processor of another version
+        values = aggregates.result(aggregates.combine(states))
+        if values == stored.told_aggregates:
+            return ()
+        is_first, stored.told_aggregates = stored.told_aggregates is None, values
+        self._store_read(stored)
+        if is_first and stored.sync_us is None:
+            return ()
+        return self._notify(read, kind=_AGGREGATES, record=values)
+
     def _notify(
         self,
         read: ContinuousRead,
@@ -543,6 +580,8 @@ class ContinuousReads:
         handle = notice.handle
         if not read.waiting and self._has_listener(listener_of(handle)):
             return notice.notify(), self._notices.add(notice)
+        if notice.kind == _AGGREGATES:
+            self._delete_waiting(read)
         read.waiting += 1
         self._store.put(f"{_waiting_key(handle)}{self._local.increment('count of waiting'):012d}", notice)
         return ()

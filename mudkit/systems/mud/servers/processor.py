@@ -10,7 +10,8 @@ Log               match each changed row with the continuous reads; send a chang
                   reaches, and to those that it no longer reaches, over the notification server; end a
                   read whose predicate fails on it, with the reason
 Registration      at one position of the log: existing records, as far as requested, then all changes; not
-                  registered, if digests of delivered records are not known
+                  registered, if digests of delivered records are not known. A read of aggregates is sent
+                  their state, now and whenever a change of its records changes it
 ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
 Unregistration    end the read; a late duplicate of its registration does not begin it again
 Gone              end the reads of a session that the notification server has given up; if it does not
@@ -35,7 +36,7 @@ from msgspec.structs import asdict
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, PredicateError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates import Predicate, SubscriptionIndex
+from mudkit.predicates import Aggregates, Predicate, SubscriptionIndex
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
@@ -73,7 +74,7 @@ from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_vis
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 ReadKey: TypeAlias = tuple[str, str]
 """Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
@@ -190,7 +191,8 @@ class _ContinuousRead:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's ``data``. ``keys`` are those of the records that the reader was sent.
+    reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
+    was sent their last ``state`` instead, of these records.
     """
 
     request: int
@@ -202,6 +204,8 @@ class _ContinuousRead:
     data_seq: int
     data: Fields
     keys: set[str] = field(default_factory=set)
+    aggregates: Aggregates | None = None
+    state: list[Value] = field(default_factory=list)
 
 
 class Processor:
@@ -405,11 +409,29 @@ class Processor:
             return self._refuse_read(now_us, read_key, "its token has expired")
         if isinstance(change, Row):
             self._record_shown(read_key, read, change.key)
+            if read.aggregates is not None:
+                return self._send_aggregates(now_us, read_key, read, read.aggregates)
             upsert = Upsert(**asdict(visible_row(change, read.table)))
             return self._send_tell(now_us, read_key, change=upsert, lsn=lsn)
         read.keys.discard(change.key)
         self._shown_to.get((read.table.number, change.key), set()).discard(read_key)
+        if read.aggregates is not None:
+            return self._send_aggregates(now_us, read_key, read, read.aggregates)
         return self._send_tell(now_us, read_key, change=change, lsn=lsn)
+
+    def _send_aggregates(
+        self, now_us: int, read_key: ReadKey, read: _ContinuousRead, aggregates: Aggregates
+    ) -> Sequence[Effect]:
+        """Send the state of a read's aggregates if it has changed; end the read if they fail on a record."""
+        rows = [self._log.copy.row_of(read.table, key) for key in sorted(read.keys)]
+        try:
+            state = list(aggregates.of([record_of(row, read.table) for row in rows if row is not None]))
+        except MudkitError as error:
+            return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+        if state == read.state:
+            return ()
+        read.state = state
+        return self._send_tell(now_us, read_key, state=state)
 
     def _record_shown(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
         """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
@@ -426,6 +448,7 @@ class Processor:
         synced_lsn: int | UnsetType = UNSET,
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
+        state: list[Value] | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = read_key
@@ -442,6 +465,7 @@ class Processor:
             synced_lsn=synced_lsn,
             ended=ended,
             is_alone=is_alone,
+            state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
         )
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
@@ -567,13 +591,21 @@ class Processor:
             for partition in message.partitions
             for row in copy.select(table, partition, predicate, None, data, auth)
         ]
+        aggregates, state = None, []
+        if message.aggregate is not UNSET:
+            aggregates = Aggregates(message.aggregate)
+            state = list(aggregates.of([record_of(row) for row in existing]))
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = _ContinuousRead(
             message.request, message.session, message.address, table, message.claims, self._log.lsn,
-            data_seq, data,
+            data_seq, data, aggregates=aggregates, state=state,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
+        if aggregates is not None:
+            for row in existing:
+                self._record_shown(read_key, read, row.key)
+            return self._send_tell(now_us, read_key, state=state)
         since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
