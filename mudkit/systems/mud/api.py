@@ -27,6 +27,7 @@ from mudkit.systems.mud.messages import (
     ListPending,
     ListPolicies,
     ListReads,
+    Offline,
     Read,
     Register,
     Renew,
@@ -40,6 +41,7 @@ from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Level
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
@@ -152,6 +154,7 @@ class Client(OnHost):
         apps: Sequence[str] | None = None,
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
+        writer_predicates: bool = True,
     ) -> Operation:
         """Create a table.
 
@@ -168,6 +171,9 @@ class Client(OnHost):
             First keys of all partitions but the first.
         schema : mapping of str to str, optional
             ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+        writer_predicates : bool
+            Whether writes may have a predicate over the data of readers. Without, an answer on a device
+            serves readers with other data, too, for instance those of another place.
 
         Returns
         -------
@@ -176,7 +182,9 @@ class Client(OnHost):
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
         """
-        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        if not writer_predicates:
+            properties["writer_predicates"] = False
         return self.installed.call(Create(table, properties))
 
     def alter(
@@ -294,6 +302,10 @@ class Client(OnHost):
         *,
         latest: bool = False,
         aggregate: str | None = None,
+        offline: Offline = "answer",
+        columns: Sequence[str] | None = None,
+        order: str | None = None,
+        limit: Annotated[int, Range(1, 1 << 31)] | None = None,
     ) -> Operation:
         """Read the records that match a predicate and are visible to the reader.
 
@@ -327,6 +339,20 @@ class Client(OnHost):
             Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. The callback of
             a continuous read gets a mapping with their values, which the cloud computes, whenever they
             change, and with ``sync_timestamp=0`` also at its beginning.
+        offline : {'answer', 'wait', 'fail'}
+            What to do without a network, at the call or a second after it was lost while waiting for the
+            cloud: answer with what the device holds, with its age and whether records may be missing; wait
+            for a network; or fail. What
+            only the cloud can answer waits also with ``'answer'``: aggregates, a ``lookup``, ``latest``, a
+            token that was never verified, and ``committed_wio`` after pending writes. Not for a continuous
+            read.
+        columns : sequence of str, optional
+            The only columns to return, so that a device does not load wide records for one field. Such a read
+            is not held on the device, and not in the history of reads.
+        order : str, optional
+            A column, with ``ASC`` or ``DESC``; by default the key. Records without it come last.
+        limit : int, optional
+            Maximum number of records, the first ones in this order.
 
         Returns
         -------
@@ -334,13 +360,14 @@ class Client(OnHost):
             Its result is a :class:`ReadResult`, or the handle of a continuous read. It raises
             :class:`~mudkit.errors.ParameterError` for an unusable aggregate,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table of
-            a ``lookup``, and :class:`~mudkit.errors.PredicateError` for a function that fails.
+            a ``lookup``, :class:`~mudkit.errors.PredicateError` for a function that fails, and
+            :class:`~mudkit.errors.NoNetwork` with ``offline='fail'``.
 
         Raises
         ------
         ParameterError
-            The reader's data is no mapping, or a continuous read has a utility, or aggregates and another
-            ``sync_timestamp`` than 0.
+            The reader's data is no mapping, ``columns`` or ``order`` is not usable, or a continuous read has
+            an option that is not for it, such as aggregates with another ``sync_timestamp`` than 0.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
@@ -348,6 +375,9 @@ class Client(OnHost):
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("utility", utility)
+            _refuse_option("offline", None if offline == "answer" else offline)
+            for name, value in (("columns", columns), ("order", order), ("limit", limit)):
+                _refuse_option(name, value)
             if aggregate is not None and sync_timestamp not in (None, 0):
                 raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
             if sync_timestamp is not None:
@@ -362,7 +392,12 @@ class Client(OnHost):
             return self.installed.call(
                 Register(table, parsed, reader, sync_timestamp, listener, aggregate=aggregate)
             )
-        operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
+        operation = self.installed.call(
+            Read(
+                table, parsed, type, reader, utility, bool(latest), aggregate, offline,
+                Selection.parse(columns, order, limit),
+            )
+        )  # fmt: skip
         if callback is not None:
             operation.add_done_callback(callback)
         return operation
@@ -556,7 +591,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
         )
 
 
-def _refuse_option(name: str, value: Utility | None) -> None:
+def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None) -> None:
     """Raise ParameterError for an option that a continuous read does not have."""
     if value is not None:
         raise ParameterError(

@@ -6,7 +6,7 @@ bytes in flight: after an outage a long queue neither fills the link nor postpon
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     EncodedError,
     IdentifiedRequest,
+    Offline,
     PartsComplete,
     PlacedContinuousReadAck,
     PlacedPart,
@@ -40,6 +41,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields, Value
@@ -64,14 +66,33 @@ Answer: TypeAlias = (
 # -- requests in flight, by purpose
 
 
+class CoveredQuery(Struct, frozen=True):
+    """Query of which the answer to another one, ``by`` of ``at_us``, covers a part; ``rest`` is what remains.
+
+    ``losses`` counts the records of the table that had been evicted when this was found.
+    """
+
+    by: Query
+    at_us: int
+    rest: Query
+    losses: Counter[int]
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch."""
+    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
+
+    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
+    None: all columns of all records.
+    """
 
     op_id: int | None
     query: Query
     keys: list[str] | None
     latest: bool
     aggregates: Aggregates | None
+    offline: Offline = "wait"
+    covered: CoveredQuery | None = None
+    selection: Selection | None = None
 
 
 class Writing(Struct, frozen=True):
@@ -99,6 +120,7 @@ class StoredRead(Struct):
     ``aggregate`` are the aggregates of which the application is notified instead of records, and
     ``told_aggregates`` their values of which it was notified last.
 
+    ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
     callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
     it has not.
@@ -120,11 +142,7 @@ class StoredRead(Struct):
     told_aggregates: Fields | None = None
     is_paused: bool = False
     ended: str | None = None
-
-    @property
-    def is_synced(self) -> bool:
-        """True if all records that existed before have been received from all processors."""
-        return bool(self.processors) and all(processor in self.since_lsns for processor in self.processors)
+    synced_us: int | None = None
 
 
 class ContinuousRead(Struct):
@@ -138,6 +156,8 @@ class ContinuousRead(Struct):
     since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
     was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
     does not know their digests. ``states`` has the last state of the aggregates of each processor.
+    ``synced`` has the processors that have told, since the last registration was sent, that they
+    have delivered everything before it; ``is_live``: all of them have.
     """
 
     stored: StoredRead
@@ -150,6 +170,8 @@ class ContinuousRead(Struct):
     pauses: int = 0
     named_buckets: set[int] = field(default_factory=set)
     states: dict[str, list[Value]] = field(default_factory=dict)
+    synced: set[str] = field(default_factory=set)
+    is_live: bool = False
 
 
 class Registering(Struct, frozen=True):
@@ -312,6 +334,10 @@ class Connection:
             return ()
         self._turn += 1
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
+
+    def pending_reads(self) -> list[tuple[PendingAsk, PendingRead]]:
+        """Return the unanswered requests of reads, in order."""
+        return [(ask, ask.work) for ask in self._asks.values() if isinstance(ask.work, PendingRead)]
 
     def is_unanswered(self, identity: str) -> bool:
         """Return whether a request of this identity has no answer yet."""
