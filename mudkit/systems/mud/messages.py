@@ -105,7 +105,9 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     """Operation: register a continuous read (Mobius 5).
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
-    None: none of them. ``listener`` names the callback that is notified of changes.
+    None: none of them. ``listener`` is notified of the handle as soon as the read is stored; empty: the
+    application has no callback for changes. ``aggregate``: aggregates of which it is notified instead of
+    records.
     """
 
     table: str
@@ -114,6 +116,17 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     sync_timestamp: float | None
     listener: str
     type: Literal["continuous"] = "continuous"
+    aggregate: str | None = None
+
+
+class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
+    """Operation: notify the listener of the continuous read with this handle, which was registered again."""
+
+    handle: int
+
+
+class ListReads(Struct, frozen=True, tag_field="operation", tag="continuous_reads"):
+    """Operation: list the continuous reads."""
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
@@ -159,8 +172,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | ListPolicies
-    | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Read | Register | Listen | ListReads | UpdateData | Unregister
+    | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -336,8 +349,11 @@ class RegisterRequest(
 
     ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
-    records that were delivered before. ``sync_us`` is the commit time from which existing records are
-    delivered, None: none of them. ``table`` is None at the first registration.
+    records that were delivered before; ``digests`` has, by bucket (:meth:`Table.buckets_of`), the digest of
+    those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
+    read began. ``aggregate`` are the aggregates of which the reader is notified instead of records, absent:
+    of records. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
+    ``table`` is None at the first registration.
     """
 
     request: Count
@@ -348,6 +364,9 @@ class RegisterRequest(
     sync_us: Count | None
     table: Count | None
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -499,6 +518,9 @@ class Registration(
     claims: Claims | None
     min_lsn: Count = field(name="least")
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class ReaderDataUpdate(
@@ -687,7 +709,8 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
     ``generation`` is that of the processor, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the
-    number of the data in effect.
+    number of the data in effect. ``unknown`` are the buckets whose digests the processor does not know: it
+    has not registered the read, and needs their keys.
     """
 
     id: Name
@@ -696,6 +719,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     data_seq: Count
     error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    unknown: list[Count] | UnsetType = UNSET
 
 
 class PlacedContinuousReadAck(
@@ -793,8 +817,9 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
-    """Processor to notification server to client: a change, the end of synchronisation, or of the read.
+    """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
 
+    ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
     ``lsn`` comes with a change; None: the record existed before the registration. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
@@ -813,9 +838,10 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     ended: str | UnsetType = UNSET
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    state: list[Value] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _check_consistent((self.change, self.synced_lsn, self.ended).count(UNSET) == 2)
+        _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
         _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 
 

@@ -139,6 +139,11 @@ def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any
     return (item.body,)
 
 
+def _emit_at_once(self: ContinuousReads, read: ContinuousRead, notice: Any) -> Sequence[Effect]:
+    """Emit a notification although its listener may have no callback."""
+    return notice.notify(), self._notices.add(notice)
+
+
 def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
     return () if read.stored.handle in self._registrations else _register(self, now_us, read)
 
@@ -316,6 +321,20 @@ BUGS: Final = (
         ((Matching, "match", _notify_everyone),),
         in_histories=False,
         seed=5,
+    ),
+    Bug(
+        "changes that do not wait for an application",
+        "an application that was started again misses changes of its continuous reads",
+        ((ContinuousReads, "_emit", _emit_at_once),),
+        in_histories=False,
+        seed=4,
+    ),
+    Bug(
+        "changes beyond the bound that are dropped",
+        "an application that was away for long misses changes of its continuous reads",
+        ((ContinuousReads, "_pause", lambda self, now_us, read: ()),),
+        in_histories=False,
+        seed=70,
     ),
     Bug(
         "a session without a token",

@@ -52,7 +52,7 @@ class Judgement:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = campaign.faults.counts + campaign.trials.counts
+        self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""

@@ -128,7 +128,7 @@ class _ClientObserver:
                 yield "watching: refused here"
             else:
                 yield "watching: register, asked" if "register" in ops else "watching: register, no session"
-        elif name in ("update_data", "unregister"):
+        elif name in ("update_data", "unregister", "listen"):
             yield f"watching: {name}"
 
     def _observe_message(
@@ -209,12 +209,14 @@ class _ClientObserver:
             yield (
                 f"watching: {body['change']['op']} passed on"
                 if is_notified
-                else "watching: known or unregistered"
+                else "watching: known, unregistered or waiting"
             )
+        elif "state" in body:
+            yield f"watching: aggregates {'passed on' if is_notified else 'known or waiting'}"
         elif "synced" in body:
             yield "watching: synced"
         else:
-            yield "watching: ended" if is_notified else "watching: known or unregistered"
+            yield "watching: ended" if is_notified else "watching: known, unregistered or waiting"
 
 
 def _sent(effects: Sequence[Effect]) -> list[Any]:

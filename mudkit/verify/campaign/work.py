@@ -71,6 +71,8 @@ class Watch:
     """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
     """True on a restored device, where later notifications are not judged."""
+    record: Callable[[Any], None] | None = None
+    """Callback of the application."""
 
 
 @dataclass
@@ -244,6 +246,7 @@ class Work:
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
+        watch.record = record
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
@@ -298,6 +301,30 @@ class Work:
                 data = {"group": self._draw.choice("xy")}
                 operation = self._clients[name].update_data(handle, data)
                 watch.reader_data.append(ReaderData(data, self._now_us(), operation))
+
+    def find_reads(self, name: str) -> Any:
+        """List the continuous reads of a client whose application was started again.
+
+        Return the operation. Each read whose handle the application got before gets its callback, unless the
+        device was wiped or restored since, where the handle is another read's; another start may lose the
+        call.
+        """
+        client = self._clients[name]
+        watches = {
+            watch.operation.result(): watch
+            for watch in self.watches
+            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
+        }
+
+        def listen(listing: Any) -> None:
+            for read in listing.result() if listing.status == "ok" else ():
+                watch = watches.get(read["handle"])
+                if watch is not None and watch.record is not None:
+                    client.listen(read["handle"], watch.record)
+
+        listing = client.continuous_reads()
+        listing.add_done_callback(listen)
+        return listing
 
     def _end_one(self, name: str) -> None:
         """End one continuous read of a client, if it has any."""

@@ -68,9 +68,11 @@ from mudkit.systems.mud.messages import (
     Drop,
     DropRequest,
     Identify,
+    Listen,
     ListHeld,
     ListPending,
     ListPolicies,
+    ListReads,
     LogRestarted,
     PartsComplete,
     Read,
@@ -113,6 +115,7 @@ class Settings:
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
     write_policy: WritePolicy | ShippedPolicy[WritePolicy]
     prefetch_policy: PrefetchPolicy | None
+    max_waiting: int
 
 
 class ClientMachine:
@@ -155,7 +158,13 @@ class ClientMachine:
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
         self._continuous_reads = ContinuousReads(
-            ports, self.local, followed, self._connection, settings.servers, self._policy_slots
+            ports,
+            self.local,
+            followed,
+            self._connection,
+            settings.servers,
+            self._policy_slots,
+            settings.max_waiting,
         )
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
@@ -244,7 +253,7 @@ class ClientMachine:
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Begin this start: use its incarnation, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
-        return [*self._continuous_reads.repeat_notices(), *self._writes.advance(now_us)]
+        return [*self._continuous_reads.repeat_notices(now_us), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
         """Do what a timer of this name was set for."""
@@ -286,6 +295,10 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 return self._continuous_reads.register(now_us, op_id, operation)
+            case Listen():
+                return self._continuous_reads.listen(now_us, op_id, operation)
+            case ListReads():
+                return (Complete(op_id, self._continuous_reads.describe()),)
             case UpdateData():
                 return self._continuous_reads.update_data(now_us, op_id, operation)
             case Unregister():

@@ -46,7 +46,7 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 RETRY: Final = "retry"
 _TIMEOUT_US: Final = 10_000_000
@@ -127,8 +127,16 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer. ``synced_us`` is the last time at which all that
-    it is to deliver was delivered, None: not yet.
+    the number of the table, None before the first answer; ``processors`` are those that had the read then.
+    ``begun_lsns`` has the position of each processor from which a read without existing records began.
+
+    ``aggregate`` are the aggregates of which the application is notified instead of records, and
+    ``told_aggregates`` their values of which it was notified last.
+
+    ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
+    ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
+    callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
+    it has not.
     """
 
     handle: int
@@ -137,10 +145,16 @@ class StoredRead(Struct):
     predicate: SentPredicate
     reader: Fields
     sync_us: int | None
-    listener: str
+    has_listener: bool = True
     since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
+    processors: list[str] = field(default_factory=list)
+    begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
+    aggregate: str | None = None
+    told_aggregates: Fields | None = None
+    is_paused: bool = False
+    ended: str | None = None
     synced_us: int | None = None
 
 
@@ -152,7 +166,10 @@ class ContinuousRead(Struct):
     ``generations`` has the generation in which each processor knows it. ``requested_since`` has
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then. ``synced`` has the processors that have told, since the last registration was sent, that they
+    since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
+    was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
+    does not know their digests. ``states`` has the last state of the aggregates of each processor.
+    ``synced`` has the processors that have told, since the last registration was sent, that they
     have delivered everything before it; ``is_live``: all of them have.
     """
 
@@ -162,6 +179,10 @@ class ContinuousRead(Struct):
     generations: dict[str, int] = field(default_factory=dict)
     requested_since: tuple[dict[str, int], dict[str, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    pauses: int = 0
+    named_buckets: set[int] = field(default_factory=set)
+    states: dict[str, list[Value]] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
     is_live: bool = False
 
@@ -175,11 +196,15 @@ class Registering(Struct, frozen=True):
 
 
 class Updating(Struct, frozen=True):
-    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller."""
+    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller.
+
+    ``handle`` is the one by which processors know the read.
+    """
 
     op_id: int | None
     stored: StoredRead
     is_over: bool
+    handle: str
 
 
 Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating

@@ -214,9 +214,13 @@ class Local:
 
     def increment(self, counter: str) -> int:
         """Increment a durable counter, by its store key, and return it."""
-        number = (self._store.get(counter, int) or 0) + 1
+        number = self.counted(counter) + 1
         self._store.put(counter, number)
         return number
+
+    def counted(self, counter: str) -> int:
+        """Return a durable counter, by its store key: 0 before the first increment."""
+        return self._store.get(counter, int) or 0
 
     def add_write(self, write: PendingWrite) -> None:
         """Add a pending write, whose sequence number is the next one.
