@@ -46,7 +46,7 @@ from mudkit.systems.mud.device.connection import (
     Writing,
     error_in,
 )
-from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, OWN, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local
@@ -160,6 +160,8 @@ class ClientMachine:
         self._continuous_reads = ContinuousReads(
             ports,
             self.local,
+            self._own,
+            self._access,
             followed,
             self._connection,
             settings.servers,
@@ -266,6 +268,8 @@ class ClientMachine:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
+            case t if t == OWN:
+                return self._continuous_reads.begin_own(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
@@ -278,7 +282,8 @@ class ClientMachine:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
             case Write(table=name) if name in self._own:
-                return self._own.write(now_us, op_id, operation, self._reads.context)
+                written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self._continuous_reads.deliver_own(now_us, name), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
@@ -293,6 +298,7 @@ class ClientMachine:
                 return effects
             case Register():
                 operation = self._check_table(operation)
+                self._joins.check_continuous(operation)
                 self._access.check_table_access(now_us, operation.table)
                 return self._continuous_reads.register(now_us, op_id, operation)
             case Listen():
@@ -325,9 +331,11 @@ class ClientMachine:
             case Create(table=name) if name in self._own:
                 raise table_exists_error(name, "on this device", "use another name")
             case Alter(table=name) if name in self._own:
-                return self._own.alter(op_id, operation)
+                altered = self._own.alter(op_id, operation)
+                return [*self._continuous_reads.deliver_own(now_us, name), *altered]
             case Drop(table=name) if name in self._own:
-                return self._own.drop(op_id, name)
+                dropped = self._own.drop(op_id, name)
+                return [*self._continuous_reads.deliver_own(now_us, name), *dropped]
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
