@@ -7,14 +7,16 @@ bytes in flight: after an outage a long queue neither fills the link nor postpon
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.messages import (
     Administered,
     AdministrationRequest,
@@ -78,8 +80,18 @@ class CoveredQuery(Struct, frozen=True):
     losses: Counter[int]
 
 
+class ReadAnswer(Struct, frozen=True):
+    """Versions of the records that match a read, by key; ``remote`` has the keys of those from the cloud."""
+
+    versions: Mapping[str, Version]
+    remote: Collection[str]
+    is_complete: bool
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
+    """A read that is not answered, with the only keys that can match.
+
+    Its answer completes the call ``op_id``. None: it goes to ``then``, or is a prefetch.
 
     ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
     None: all columns of all records.
@@ -93,6 +105,7 @@ class PendingRead(Struct, frozen=True):
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
     selection: Selection | None = None
+    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):
