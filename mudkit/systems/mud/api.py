@@ -127,6 +127,7 @@ class Client(OnHost):
             write_policy or Now(),
             prefetch_policy,
             max_waiting,
+            cloud.keep_deleted_us,
         )
         policies = (read_policy, write_policy, prefetch_policy)
         self.installed = device.install(

@@ -579,7 +579,15 @@ class DropEntry(Struct, frozen=True, tag_field="op", tag="drop"):
     name: Name
 
 
-LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
+class CollectEntry(Struct, frozen=True, tag_field="op", tag="collect"):
+    """Entry of the log: the tombstones of a table up to the position ``until_lsn`` were removed."""
+
+    lsn: Count
+    name: Name
+    until_lsn: Count = field(name="until")
+
+
+LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):

@@ -116,6 +116,7 @@ class Settings:
     write_policy: WritePolicy | ShippedPolicy[WritePolicy]
     prefetch_policy: PrefetchPolicy | None
     max_waiting: int
+    keep_deleted_us: int
 
 
 class ClientMachine:
@@ -128,6 +129,7 @@ class ClientMachine:
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
+        self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
         self._connection = Connection(
             endpoint,
             _latest_token(ports.store.get("token", str), settings.token),
@@ -220,6 +222,9 @@ class ClientMachine:
         """See :class:`mudkit.events.Machine`."""
         if not self._connection.incarnation:
             return [*self._begin_start(now_us), *self.handle(now_us, event)]
+        if now_us >= self._collects_us:
+            self._collects_us = now_us + self._keep_deleted_us // 7
+            self.local.collect_tombstones(now_us - self._keep_deleted_us)
         match event:
             case Call():
                 try:

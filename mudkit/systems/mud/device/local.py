@@ -173,6 +173,22 @@ class Local:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
 
+    def collect_tombstones(self, before_us: int) -> None:
+        """Remove the tombstones that were received before a time, and that no pending write replaces.
+
+        No older version of their records is on its way any more. An answer from which one is missing is still
+        complete: it has no record less.
+        """
+        old = [
+            record_id
+            for record_id, row in self._rows.items()
+            if row.data is None and row.held_us < before_us and record_id not in self._pending
+        ]
+        for name, key in old:
+            self._hashes.pop((name, key), None)
+            del self._rows[name, key]
+            self._store.delete(f"row\n{name}\n{key}")
+
     def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
         """Return the hash of a version's columns, cached for a stored version."""
         record_id = name, key

@@ -13,6 +13,8 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                the client has acknowledged is refused: a restored client sends it again
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
+any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
+               those that are older than this and that all followers have acknowledged
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
@@ -20,6 +22,12 @@ LogAck         acknowledgement of a follower; entries are retransmitted until th
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know
 =============  ======================================================================================
+
+Mobius 4.1 collects what is kept of deleted records when all replicas are up to date. Without a tombstone the
+record does not come back either: late copies of writes are known by their names, a conditional write of a
+version before the delete finds none, and a record that is inserted again gets the position of the log as its
+version, which is greater than that of any version before. A device needs the tombstone while older versions
+may be on their way: ``keep_deleted_us`` is longer than messages wait anywhere.
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it arrives, also
 after a crash. Results of a client's writes are stored by incarnation and number until the client acknowledges
@@ -46,6 +54,7 @@ from mudkit.systems.mud.messages import (
     BACK_END_FROM_REPLICA,
     Administer,
     Administered,
+    CollectEntry,
     Describe,
     Described,
     DropEntry,
@@ -88,11 +97,22 @@ _Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | Foll
 
 
 class BackEnd:
-    """Machine of the master; ``processors`` and ``replicas`` follow the log."""
+    """Machine of the master; ``processors`` and ``replicas`` follow the log.
+
+    Tombstones are kept for ``keep_deleted_us`` at least.
+    """
 
     def __init__(
-        self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
+        self,
+        ports: Ports,
+        gateways: Sequence[str],
+        processors: Sequence[str],
+        replicas: Sequence[str],
+        keep_deleted_us: int,
     ) -> None:
+        self._keep_deleted_us = keep_deleted_us
+        self._collects_us = 0
+        """Time of the next collection of tombstones."""
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck]
@@ -139,6 +159,10 @@ class BackEnd:
             self._lineage = continue_lineage(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
+        return [*self._collect_tombstones(now_us), *self._handle(now_us, event)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Handle an event, as listed above."""
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
@@ -303,8 +327,10 @@ class BackEnd:
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
         # If the writer cannot see the current version, the new one is not the next number, which would
-        # reveal how often others have written. The log position exceeds the version of any record.
-        is_known = row is None or is_shown or write.replaces == version
+        # reveal how often others have written. The log position exceeds the version of any record, also of
+        # one whose tombstone was removed.
+        is_collected = row is None and self._store.get(_collected_key(table.name)) is not None
+        is_known = (row is None and not is_collected) or is_shown or write.replaces == version > 0
         new = Row(
             key=write.key,
             ver=version + 1 if is_known else lsn,
@@ -382,6 +408,7 @@ class BackEnd:
             table.check_owner(claims)
             if message.op == "drop":
                 self._store.delete(f"table {name}")
+                self._store.delete(_collected_key(name))
                 for key in self._store.keys(f"row\n{name}\n"):
                     self._store.delete(key)
                 self._append_to_log(DropEntry(lsn, name))
@@ -398,6 +425,23 @@ class BackEnd:
         self._store.put(f"log {entry.lsn:015d}", entry)
         self._store.put("lsn", entry.lsn)
         self._copy.apply(entry)
+
+    def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
+        """Remove the tombstones that are old enough and that all followers have, at most once a period."""
+        if now_us < self._collects_us:
+            return ()
+        self._collects_us = now_us + self._keep_deleted_us // 7
+        acked_lsn, before_us = min(self._acked_lsns.values()), now_us - self._keep_deleted_us
+        lsn = self._copy.lsn
+        for table in list(self._copy.tables.values()):
+            rows = [row for row in self._copy.tombstones(table, acked_lsn) if row.ts_us < before_us]
+            if rows:
+                for row in rows:
+                    self._store.delete(f"row\n{table.name}\n{row.key}")
+                until_lsn = max(row.lsn for row in rows)
+                self._store.put(_collected_key(table.name), until_lsn)
+                self._append_to_log(CollectEntry(self._copy.lsn + 1, table.name, until_lsn))
+        return () if self._copy.lsn == lsn else self._push_to_followers_at(now_us, lsn)
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
         """Send new entries to the followers that have all earlier ones; others have entries in flight."""
@@ -440,6 +484,11 @@ def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _collected_key(name: str) -> str:
+    """Return the store key of the position up to which tombstones of a table were removed."""
+    return f"collected {name}"
 
 
 def _results_key(incarnation: str, writer: str) -> str:

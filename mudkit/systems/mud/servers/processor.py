@@ -42,6 +42,7 @@ from mudkit.systems.mud.messages import (
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     ClientMoved,
+    CollectEntry,
     ContinuousReadAck,
     DropEntry,
     EncodedError,
@@ -369,9 +370,9 @@ class Processor:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
         for entry in self._log.take_entries(log):
-            if isinstance(entry, RowEntry):
+            if isinstance(entry, RowEntry | CollectEntry):
                 self._log.copy.apply(entry)
-                effects += self._match(now_us, entry)
+                effects += self._match(now_us, entry) if isinstance(entry, RowEntry) else ()
                 continue
             before = self._log.copy.tables.get(
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
@@ -386,7 +387,7 @@ class Processor:
         table = self._log.copy.tables[entry.name]
         if processor_index(table.number, table.partition_of(row.key), self._processors) != self._number:
             return ()
-        readers = self._shown_to.setdefault((table.number, row.key), set())
+        readers = self._shown_to.get((table.number, row.key), set())
         matching = self._matching.get(table.number)
         reached: list[ReadKey] = []
         effects: list[Effect] = []
@@ -547,7 +548,7 @@ class Processor:
         A digest is compared with that of the records which the read has at its position if none of them has
         changed since, and with that of ``sent``, the keys of what this generation has sent it.
         """
-        delivered, unknown = set(message.delivered), []
+        delivered, unknown = set(message.delivered), list[int]()
         if message.digests is UNSET:
             return delivered, unknown
         guesses = [table.buckets_of(self._matching_keys(table, message)), table.buckets_of(sent)]

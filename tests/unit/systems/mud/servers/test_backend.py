@@ -23,9 +23,11 @@ def master(store):
 
 
 def create_back_end(store):
-    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"])
+    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"], keep_deleted_us=KEEP_US)
 
 
+KEEP_US = 70_000_000
+"""Time for which tombstones are kept."""
 LATE_US = 1_000_000
 """After the retransmission timeout."""
 OWNER = {"app": "news", "user": None, "device": None, "expires_s": 1e9}
@@ -353,3 +355,88 @@ def test_read_is_refused_if_the_store_is_older_than_seen_versions(master):
     ((_, part),) = handle_event(master, "read", "processor", **read, least=BEFORE_FIRST + 3)
     assert part["error"]["kind"] == "TableProblem"
     assert "older" in part["error"]["summary"]
+
+
+# -- tombstones (Mobius 4.1: collected "when the back-end indicates that all replicas are up to date")
+
+
+def list_rows(store):
+    return [key.split("\n")[2] for key, _ in store.items("row\n")]
+
+
+def delete_a_record(master):
+    """Write two records, delete one, and return the position of the delete, counted from 1."""
+    create_public_table(master)
+    start_followers(master)
+    for number, fields in enumerate([{"key": "a"}, {"key": "h"}, {"key": "a", "data": None}], 1):
+        write(master, number, **fields)
+    return 5
+
+
+def test_tombstone_is_removed_when_it_is_old_and_all_followers_have_it(store, master):
+    last = delete_a_record(master)
+    for follower in ("replica", "processor"):
+        acknowledge(master, follower, last)
+    acknowledge(master, "replica", last, now_us=KEEP_US)
+    assert list_rows(store) == ["a", "h"]  # not older than that
+    collected = acknowledge(master, "replica", last, now_us=2 * KEEP_US)
+    assert list_rows(store) == ["h"]
+    assert list_sent(collected) == {"processor": [last + 1], "replica": [last + 1]}
+    entry = collected[0][1]["entries"][0]
+    assert (entry["op"], entry["name"], entry["until"]) == ("collect", "t", BEFORE_FIRST + last)
+    restarted = create_back_end(store)
+    assert restarted.overview().tables[0].rows[0][4] == 1
+
+
+def test_tombstone_is_kept_while_a_follower_may_lack_it(store, master):
+    last = delete_a_record(master)
+    acknowledge(master, "replica", last)
+    acknowledge(master, "replica", last, now_us=2 * KEEP_US)
+    assert list_rows(store) == ["a", "h"]
+    acknowledge(master, "processor", last, now_us=2 * KEEP_US + 1)
+    acknowledge(master, "processor", last, now_us=3 * KEEP_US)
+    assert list_rows(store) == ["h"]
+
+
+def collect(master):
+    last = delete_a_record(master)
+    for now_us in (0, 2 * KEEP_US):
+        for follower in ("replica", "processor"):
+            acknowledge(master, follower, last + (now_us > 0), now_us=now_us)
+
+
+def outcome(messages):
+    return next(message for _, message in messages if message["kind"] == "outcome")
+
+
+def test_record_inserted_after_its_tombstone_was_removed_has_a_greater_version(store, master):
+    collect(master)
+    assert outcome(write(master, 4, key="a"))["ver"] == BEFORE_FIRST + 7
+    assert outcome(write(master, 5, key="a"))["ver"] == BEFORE_FIRST + 8
+    restarted = create_back_end(store)
+    restarted.handle(0, LinkUp("here", "server"))
+    (start,) = store.get("lineage")
+    assert outcome(write(restarted, 6, key="b", start=start))["ver"] == BEFORE_FIRST + 9
+
+
+@pytest.mark.parametrize("replaces", [1, 2])
+def test_conditional_write_of_a_collected_version_is_a_conflict(master, replaces):
+    """Neither a device that has not heard of the delete nor a late copy brings the record back."""
+    collect(master)
+    assert "conflict" in outcome(write(master, 4, key="a", type="conditional", replaces=replaces))
+    assert outcome(write(master, 5, key="a", type="conditional", replaces=0))["ver"] > 2
+
+
+def test_late_copy_of_an_acknowledged_write_is_refused_without_a_tombstone(store, master):
+    collect(master)
+    write(master, 4, known=4, key="h")
+    assert "error" in outcome(write(master, 1, key="a"))
+    assert list_rows(store) == ["h"]
+
+
+def test_new_table_of_the_name_counts_versions_from_1(master):
+    collect(master)
+    administer(master, "drop", "t", "3")
+    create(master, identity="4")
+    administer(master, "alter", "t", "5", acl="public")
+    assert outcome(write(master, 4, key="a"))["ver"] == 1
