@@ -584,11 +584,6 @@ def test_alter_adds_and_removes_columns(place, bob, jane):
 
 MALFORMED = [
     (
-        lambda jane: jane.read("news", type="continuous", aggregate="count(*)"),
-        ParameterError,
-        "A continuous read has no aggregate",
-    ),
-    (
         lambda jane: jane.read("news", type="continuous", utility=freshness(60.0)),
         ParameterError,
         "A continuous read has no utility",
