@@ -23,7 +23,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device.connection import RETRY, ContinuousRead
+from mudkit.systems.mud.device.connection import RETRY, ContinuousRead, PendingAsk, Writing
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
@@ -114,11 +114,11 @@ _begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcom
 
 
 def _keep_conflict(
-    self: WritePath, write: PendingWrite, error: MudkitError, row: Row | None
+    self: WritePath, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
-        return _fail(self, write, error, row)
-    self._begun.add(write.seq)  # its caller has the error: it is not sent again
+        return _fail(self, now_us, write, error, row)
+    self._begun[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
     return self._complete_call(write, None if row is None else row.ver, error)
 
 
@@ -190,7 +190,8 @@ def _wait_as_for_a_lost_client(
 
 def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
-    return _fail(self, write, error, None)
+    del self._begun[write.seq]
+    return _fail(self, 0, write, error, None)
 
 
 BUGS: Final = (

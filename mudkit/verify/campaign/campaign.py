@@ -230,6 +230,10 @@ class Campaign:
         """Return the answers to each write that a device has handled."""
         return self._hosts[name].write_answers
 
+    def sent_apart(self, name: str) -> Sequence[str]:
+        """Return in words which writes a device has sent in more messages than they need after a wait."""
+        return self._hosts[name].sent_apart
+
     def has_expired(self, name: str, at_us: int) -> bool:
         """Check whether the token of a client expired by a time and was not renewed before."""
         is_renewed = any(

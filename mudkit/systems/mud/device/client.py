@@ -216,6 +216,7 @@ class ClientMachine:
                 return record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
+                self._writes.begin_waiting(now_us)
                 cleared, asks = self._connection.link_up()
                 sent = self._resend(now_us, asks)
                 return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
@@ -348,9 +349,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        while (waiting := self._connection.take_queued()) is not None:
-            effects += self._resend(now_us, (waiting,))
-        return effects
+        return [*effects, *self._writes.send(now_us, self._connection.take_queued())]
 
     def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
@@ -360,6 +359,7 @@ class ClientMachine:
             or answer.former_log_incarnation != connection.log_incarnation
         ):
             return ()
+        self._writes.forget_early_answers()
         lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
         connection.log_incarnation = answer.log_incarnation
         effects, asks = connection.rename_in_flight(now_us)
@@ -414,18 +414,25 @@ class ClientMachine:
         return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
-        """Send requests, built as of now, for the first time or again, as far as they may be sent."""
+        """Send requests, built as of now, for the first time or again, as far as they may be sent.
+
+        Writes go together, in the order in which they were made.
+        """
         effects: list[Effect] = []
-        for ask in filter(self._connection.admit, asks):
+        writes: dict[int, PendingAsk] = {}
+        for ask in asks:
+            if isinstance(ask.work, Writing):
+                writes[ask.work.seq] = ask
+                continue
+            if not self._connection.admit(ask):
+                continue
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)
-                case Writing(seq=seq):
-                    ask.request = self._writes.build_request(seq)
                 case Registering() | Updating() as work:
                     ask.request = self._continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
-        return effects
+        return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
 
 
 def _build_administration(
