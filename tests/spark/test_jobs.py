@@ -196,6 +196,7 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
     assert list_names(tmp_path) == ["copy", "out"]
 
 
+@pytest.mark.soak(keep=2, group="one place")
 def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_path, monkeypatch):
     """66: another identity: the later start wins, the earlier one ends with an OutputProblem."""
     out, write = tmp_path / "out", jobs.write_frame
@@ -212,6 +213,7 @@ def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_pat
     assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
 
 
+@pytest.mark.soak(keep=2, group="one place")
 def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
     out, write, reports = tmp_path / "out", jobs.write_frame, []
 
@@ -228,6 +230,7 @@ def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
     assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
 
 
+@pytest.mark.soak(keep=2, group="one place")
 def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
     out = tmp_path / "out"
     pipeline.run_job(spark, "label_writes", folder, out)

@@ -24,6 +24,7 @@ from mudkit.systems.mud.messages import (
     ListHeld,
     ListPending,
     ListPolicies,
+    Offline,
     Read,
     Register,
     Renew,
@@ -144,6 +145,7 @@ class Client(OnHost):
         apps: Sequence[str] | None = None,
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
+        writer_predicates: bool = True,
     ) -> Operation:
         """Create a table.
 
@@ -160,6 +162,9 @@ class Client(OnHost):
             First keys of all partitions but the first.
         schema : mapping of str to str, optional
             ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+        writer_predicates : bool
+            Whether writes may have a predicate over the data of readers. Without, an answer on a device
+            serves readers with other data, too, for instance those of another place.
 
         Returns
         -------
@@ -168,7 +173,9 @@ class Client(OnHost):
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
         """
-        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        if not writer_predicates:
+            properties["writer_predicates"] = False
         return self.installed.call(Create(table, properties))
 
     def alter(
@@ -286,6 +293,7 @@ class Client(OnHost):
         *,
         latest: bool = False,
         aggregate: str | None = None,
+        offline: Offline = "answer",
     ) -> Operation:
         """Read the records that match a predicate and are visible to the reader.
 
@@ -318,6 +326,13 @@ class Client(OnHost):
         aggregate : str, optional
             Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
             continuous read.
+        offline : {'answer', 'wait', 'fail'}
+            What to do without a network, at the call or a second after it was lost while waiting for the
+            cloud: answer with what the device holds, with its age and whether records may be missing; wait
+            for a network; or fail. What
+            only the cloud can answer waits also with ``'answer'``: aggregates, a ``lookup``, ``latest``, a
+            token that was never verified, and ``committed_wio`` after pending writes. Not for a continuous
+            read.
 
         Returns
         -------
@@ -325,12 +340,13 @@ class Client(OnHost):
             Its result is a :class:`ReadResult`, or the handle of a continuous read. It raises
             :class:`~mudkit.errors.ParameterError` for an unusable aggregate,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table of
-            a ``lookup``, and :class:`~mudkit.errors.PredicateError` for a function that fails.
+            a ``lookup``, :class:`~mudkit.errors.PredicateError` for a function that fails, and
+            :class:`~mudkit.errors.NoNetwork` with ``offline='fail'``.
 
         Raises
         ------
         ParameterError
-            The reader's data is no mapping, or a continuous read has an aggregate or a utility.
+            The reader's data is no mapping, or a continuous read has an aggregate, a utility or ``offline``.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
@@ -339,6 +355,7 @@ class Client(OnHost):
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
             _refuse_option("utility", utility)
+            _refuse_option("offline", None if offline == "answer" else offline)
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
@@ -348,7 +365,9 @@ class Client(OnHost):
             if callback is not None:
                 self.installed.listen(listener, callback)
             return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
-        operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
+        operation = self.installed.call(
+            Read(table, parsed, type, reader, utility, bool(latest), aggregate, offline)
+        )
         if callback is not None:
             operation.add_done_callback(callback)
         return operation

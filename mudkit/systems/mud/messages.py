@@ -75,12 +75,16 @@ class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
     """Operation: delete a record (Mobius 3.1): a write without a record."""
 
 
+Offline: TypeAlias = Literal["answer", "wait", "fail"]
+"""Choice of a read without a network: answer with what the device holds, wait for one, or fail."""
+
+
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     """Operation: read records once (Mobius 3.1).
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
-    instead of records.
+    instead of records; ``offline``: what to do without a network.
     """
 
     table: str
@@ -90,6 +94,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     utility: Utility | None
     latest: bool
     aggregate: str | None
+    offline: Offline = "answer"
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):

@@ -47,10 +47,11 @@ from mudkit.systems.mud.device.connection import (
     error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath
+from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
@@ -132,8 +133,9 @@ class ClientMachine:
         self._writes = WritePath(
             ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
-        self._access = Access(self.local, self._connection)
-        self._cache, self._planner = Cache(self.local, self._access), Planner()
+        self._access = Access(ports.store, self.local, self._connection)
+        followed = FollowedQueries(self.local)
+        self._cache, self._planner = Cache(self.local, self._access, followed), Planner()
         self._reads = ReadPath(
             self.local,
             self._cache,
@@ -148,7 +150,7 @@ class ClientMachine:
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
         self._continuous_reads = ContinuousReads(
-            ports, self.local, self._connection, settings.servers, self._policy_slots
+            ports, self.local, followed, self._connection, settings.servers, self._policy_slots
         )
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
@@ -222,7 +224,11 @@ class ClientMachine:
                 return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
             case LinkDown():
                 self._planner.record_link_down(now_us)
-                return [*self._connection.link_down(), *self._continuous_reads.stop_heartbeats()]
+                return [
+                    *self._connection.link_down(),
+                    *self._continuous_reads.record_link_down(now_us),
+                    *self._reads.await_network(),
+                ]
             case SendFailed(to=to):
                 return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):
@@ -245,6 +251,8 @@ class ClientMachine:
                 return self._writes.advance(now_us)
             case t if t == LOOK:
                 return self._prefetch(now_us)
+            case t if t == OFFLINE:
+                return self._reads.end_offline(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
@@ -344,7 +352,7 @@ class ClientMachine:
         if isinstance(answer, PartsComplete | WriteOutcome | Administered) and isinstance(
             answer.claims, Claims
         ):
-            self._access.claims = answer.claims
+            self._access.record_verified(answer.claims)
         ask = self._connection.receive_answer(answer)
         if ask is None:
             return ()

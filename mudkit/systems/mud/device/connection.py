@@ -7,7 +7,7 @@ that may be sent at the same time go together, and have one deadline.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     EncodedError,
     IdentifiedRequest,
+    Offline,
     PartsComplete,
     PlacedContinuousReadAck,
     PlacedPart,
@@ -67,14 +68,31 @@ Answer: TypeAlias = (
 # -- requests in flight, by purpose
 
 
+class CoveredQuery(Struct, frozen=True):
+    """Query of which the answer to another one, ``by`` of ``at_us``, covers a part; ``rest`` is what remains.
+
+    ``losses`` counts the records of the table that had been evicted when this was found.
+    """
+
+    by: Query
+    at_us: int
+    rest: Query
+    losses: Counter[int]
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch."""
+    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
+
+    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested.
+    """
 
     op_id: int | None
     query: Query
     keys: list[str] | None
     latest: bool
     aggregates: Aggregates | None
+    offline: Offline = "wait"
+    covered: CoveredQuery | None = None
 
 
 class Writing(Struct, frozen=True):
@@ -96,7 +114,8 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer.
+    the number of the table, None before the first answer. ``synced_us`` is the last time at which all that
+    it is to deliver was delivered, None: not yet.
     """
 
     handle: int
@@ -109,6 +128,7 @@ class StoredRead(Struct):
     since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
+    synced_us: int | None = None
 
 
 class ContinuousRead(Struct):
@@ -119,7 +139,8 @@ class ContinuousRead(Struct):
     ``generations`` has the generation in which each processor knows it. ``requested_since`` has
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then.
+    since then. ``synced`` has the processors that have told, since the last registration was sent, that they
+    have delivered everything before it; ``is_live``: all of them have.
     """
 
     stored: StoredRead
@@ -128,6 +149,8 @@ class ContinuousRead(Struct):
     generations: dict[str, int] = field(default_factory=dict)
     requested_since: tuple[dict[str, int], dict[str, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
+    synced: set[str] = field(default_factory=set)
+    is_live: bool = False
 
 
 class Registering(Struct, frozen=True):
@@ -302,6 +325,10 @@ class Connection:
             return ()
         self._turn += 1
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
+
+    def pending_reads(self) -> list[tuple[PendingAsk, PendingRead]]:
+        """Return the unanswered requests of reads, in order."""
+        return [(ask, ask.work) for ask in self._asks.values() if isinstance(ask.work, PendingRead)]
 
     def is_unanswered(self, identity: str) -> bool:
         """Return whether a request of this identity has no answer yet."""
