@@ -49,7 +49,7 @@ from mudkit.systems.mud.device.connection import (
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.device.planning import Planner
+from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
@@ -98,7 +98,7 @@ class Settings:
     """Identity of a client, addresses of servers, and policies.
 
     The first of ``servers`` knows which notification server is responsible. ``read_policy`` None: the utility
-    of each read decides; ``prefetch_policy`` None: no prefetching.
+    of each read decides; ``write_policy`` None: that of each write; ``prefetch_policy`` None: no prefetching.
     """
 
     netid: str
@@ -108,7 +108,7 @@ class Settings:
     servers: Sequence[str]
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
-    write_policy: WritePolicy | ShippedPolicy[WritePolicy]
+    write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
     prefetch_policy: PrefetchPolicy | None
 
 
@@ -129,13 +129,13 @@ class ClientMachine:
             first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
-        order = ReadOrder(self.local)
+        order, self._planner = ReadOrder(self.local), Planner()
         self._writes = WritePath(
             ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
         self._access = Access(ports.store, self.local, self._connection)
         followed = FollowedQueries(self.local)
-        self._cache, self._planner = Cache(self.local, self._access, followed), Planner()
+        self._cache = Cache(self.local, self._access, followed)
         self._reads = ReadPath(
             self.local,
             self._cache,
@@ -160,12 +160,13 @@ class ClientMachine:
         self._policy_slots.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._policy_slots[-1], policy.fallback)
 
-    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
+    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy] | None) -> WritePolicy:
         """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
-            return policy
+            return UtilityWrites(self._planner) if policy is None else policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._policy_slots[-1], policy.fallback)
+        fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
+        return ShippedWrites(self._policy_slots[-1], fallback)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
@@ -270,6 +271,7 @@ class ClientMachine:
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
                 operation = self._check_table(operation)
+                self._planner.record_read(now_us, operation.table)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)

@@ -40,7 +40,7 @@ from mudkit.systems.mud.messages import (
     WriteRequest,
     netid_of,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed

@@ -35,6 +35,7 @@ from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.device.planning import UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.result import Conflict
@@ -282,7 +283,8 @@ class WritePath:
 
     def _set_due(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:
         """Return a write with the time at which the write policy has it sent."""
-        if isinstance(self._policy, Now):
+        weighs = isinstance(self._policy, UtilityWrites)
+        if isinstance(self._policy, Now) or (weighs and operation.utility is None):
             return write
         seen = {**as_wire(write), "utility": operation.utility}
         delay = self._policy.delay(seen, {**context, "now_us": now_us})
