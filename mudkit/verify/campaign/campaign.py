@@ -106,6 +106,7 @@ class Campaign:
             with_side=draw.random() < 0.5,
             now_us=lambda: self.lab.world.now_us,
             session_of=lambda name: self.lab.world.hosts[name].processes[0].start_number,
+            may_delay=self.clients.keys() - self._undelayed,
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
