@@ -114,6 +114,7 @@ def test_campaign_finds_seeded_bug(bug):
     assert play(caught.seed).problems == [], "the bug is still seeded"
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

@@ -38,6 +38,7 @@ from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Level
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
@@ -295,6 +296,9 @@ class Client(OnHost):
         latest: bool = False,
         aggregate: str | None = None,
         offline: Offline = "answer",
+        columns: Sequence[str] | None = None,
+        order: str | None = None,
+        limit: Annotated[int, Range(1, 1 << 31)] | None = None,
     ) -> Operation:
         """Read the records that match a predicate and are visible to the reader.
 
@@ -334,6 +338,13 @@ class Client(OnHost):
             only the cloud can answer waits also with ``'answer'``: aggregates, a ``lookup``, ``latest``, a
             token that was never verified, and ``committed_wio`` after pending writes. Not for a continuous
             read.
+        columns : sequence of str, optional
+            The only columns to return, so that a device does not load wide records for one field. Such a read
+            is not held on the device, and not in the history of reads.
+        order : str, optional
+            A column, with ``ASC`` or ``DESC``; by default the key. Records without it come last.
+        limit : int, optional
+            Maximum number of records, the first ones in this order.
 
         Returns
         -------
@@ -347,7 +358,8 @@ class Client(OnHost):
         Raises
         ------
         ParameterError
-            The reader's data is no mapping, or a continuous read has an aggregate, a utility or ``offline``.
+            The reader's data is no mapping, ``columns`` or ``order`` is not usable, or a continuous read has
+            an option that is not for it.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
@@ -357,6 +369,8 @@ class Client(OnHost):
             _refuse_option("aggregate", aggregate)
             _refuse_option("utility", utility)
             _refuse_option("offline", None if offline == "answer" else offline)
+            for name, value in (("columns", columns), ("order", order), ("limit", limit)):
+                _refuse_option(name, value)
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
@@ -367,8 +381,11 @@ class Client(OnHost):
                 self.installed.listen(listener, callback)
             return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
         operation = self.installed.call(
-            Read(table, parsed, type, reader, utility, bool(latest), aggregate, offline)
-        )
+            Read(
+                table, parsed, type, reader, utility, bool(latest), aggregate, offline,
+                Selection.parse(columns, order, limit),
+            )
+        )  # fmt: skip
         if callback is not None:
             operation.add_done_callback(callback)
         return operation
@@ -508,7 +525,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
         )
 
 
-def _refuse_option(name: str, value: Utility | str | None) -> None:
+def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None) -> None:
     """Raise ParameterError for an option that a continuous read does not have."""
     if value is not None:
         raise ParameterError(

@@ -27,6 +27,7 @@ from mudkit.errors import (
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -84,7 +85,8 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
-    instead of records; ``offline``: what to do without a network.
+    instead of records; ``offline``: what to do without a network; ``selection`` None: all columns of all
+    records.
     """
 
     table: str
@@ -95,6 +97,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     latest: bool
     aggregate: str | None
     offline: Offline = "answer"
+    selection: Selection | None = None
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):
@@ -251,6 +254,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
 
     ``table`` is the number of the table, None if the client does not know it; ``keys``: the only keys that
     can match, None: any; ``seen_lsns``: the log position that the client has seen of each partition.
+    ``selection`` absent: all columns of all records.
     """
 
     name: Name
@@ -261,6 +265,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     aggregate: str | None
     latest: bool
     seen_lsns: dict[str, Count] = field(name="seen")
+    selection: Selection | UnsetType = UNSET
 
 
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
@@ -437,6 +442,7 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
     latest: bool
     min_lsn: Count = field(name="least")
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    selection: Selection | UnsetType = UNSET
 
 
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):

@@ -93,7 +93,7 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
             if {type(value) for value in values} == {int, type(None)}:  # pandas converts these to floats
                 whole = [value if isinstance(value, int) else None for value in values]
                 table[name] = pd.array(whole, dtype="Int64")
-        return table.sort_index()
+        return table
 
     def _view(self) -> View:
         """Return the view of a display: the first records, or the aggregates."""

@@ -42,6 +42,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
@@ -83,7 +84,8 @@ class CoveredQuery(Struct, frozen=True):
 class PendingRead(Struct, frozen=True):
     """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
 
-    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested.
+    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
+    None: all columns of all records.
     """
 
     op_id: int | None
@@ -93,6 +95,7 @@ class PendingRead(Struct, frozen=True):
     aggregates: Aggregates | None
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
+    selection: Selection | None = None
 
 
 class Writing(Struct, frozen=True):

@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, NoNetwork, ParameterError, PredicateError
@@ -46,6 +46,7 @@ from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields
 
 OFFLINE: Final = "offline"
@@ -93,6 +94,14 @@ class ReadPath:
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
+        if aggregates is not None and read.selection is not None:
+            raise ParameterError(
+                "Aggregates are of all records, not of a selection.",
+                where="aggregate",
+                found="columns, order or limit beside it",
+                expected="one of both",
+                remedy="leave columns, order and limit out",
+            )
         self._access.check_table_access(now_us, name)
         if (
             kind == "committed"
@@ -108,7 +117,10 @@ class ReadPath:
                 found=kind,
                 expected=", ".join(READ_TYPES[1:]),
             )
-        pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates, read.offline)
+        keys, selection = keys_of(query.predicate), read.selection
+        if selection is not None and (table := self._local.tables.get(name)) is not None:
+            selection.check_columns(table)
+        pending = PendingRead(op_id, query, keys, read.latest, aggregates, read.offline, selection=selection)
         if kind == "committed_wio":
             before = self._earlier_writes(pending)
             is_first = self._order.oldest_read(name) is None
@@ -126,7 +138,12 @@ class ReadPath:
         Only the record and the utility decide it; empty: this is another read, or the answer is not local.
         """
         predicate, name = read.predicate, read.table
-        if self._policy is not None or read.latest or read.aggregate is not None:
+        if (
+            self._policy is not None
+            or read.latest
+            or read.aggregate is not None
+            or read.selection is not None
+        ):
             return ()
         key = None if predicate is None else key_of_point_query(predicate)
         row = None if key is None else self._local.held_row(name, key)
@@ -222,7 +239,9 @@ class ReadPath:
         Without a utility, nothing on the device is fresh.
         """
         query = pending.query
-        if query.utility is None or pending.keys is not None or not self._may_be_local(pending):
+        if query.utility is None or pending.keys is not None or pending.selection is not None:
+            return pending
+        if not self._may_be_local(pending):
             return pending
         best = self._cache.find_covered(now_us, query)
         if best is None:
@@ -325,7 +344,18 @@ class ReadPath:
             aggregate=None if pending.aggregates is None else pending.aggregates.text,
             latest=pending.latest,
             seen_lsns=self._local.seen_lsns(query.table),
+            selection=self._selection_to_request(pending),
         )
+
+    def _selection_to_request(self, pending: PendingRead) -> Selection | UnsetType:
+        """Return what is requested of the records: as many more as pending writes may take away from them."""
+        selection = pending.selection
+        if selection is None:
+            return UNSET
+        if selection.limit is None or pending.query.type != "uncommitted":
+            return selection
+        more = len(self._local.pending_keys(pending.query.table))
+        return replace(selection, limit=selection.limit + more)
 
     def _request_answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Send the request of a read to a gateway."""
@@ -360,17 +390,22 @@ class ReadPath:
         self._record_seen(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
-        for row in list(self._local.rows(name)):
+        is_whole = self._is_whole(ask, parts)
+        for row in list(self._local.rows(name)) if is_whole else ():
             if row.key in versions or table.partition_of(row.key) not in partitions:
                 continue
             if row.data is None or self._cache.may_match(query, row):
                 self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
         losses = self._local.losses[name].copy()  # storing the new rows may evict some of them
+        has_columns = pending.selection is not None and pending.selection.columns is not None
         known: dict[str, int] = {}
         for key, version in versions.items():
             assert isinstance(version, HeldRow)
-            self._local.hold_row(name, version)
+            if not has_columns:
+                self._local.hold_row(name, version)
             known[key] = version.ver
+        if not is_whole:
+            return self._complete_remotely(now_us, pending, versions, known)
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
             self._planner.record_comparison(name, compared[0], has_changed=compared[1])
@@ -385,12 +420,30 @@ class ReadPath:
             versions = {**rows_held, **versions}
             vers = {key: version.ver for key, version in versions.items() if isinstance(version, HeldRow)}
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
-        if query.type == "uncommitted":
+        return self._complete_remotely(now_us, pending, versions, known)
+
+    def _is_whole(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> bool:
+        """Return whether an answer has all columns of all records that match: no limit has cut it."""
+        request = ask.request
+        assert isinstance(request, ReadRequest)
+        selection = request.selection
+        if selection is UNSET:
+            return True
+        limit = selection.limit
+        return selection.columns is None and (
+            limit is None or all(part.rows is UNSET or len(part.rows) < limit for part in parts)
+        )
+
+    def _complete_remotely(
+        self, now_us: int, pending: PendingRead, versions: dict[str, Version], remote: Collection[str]
+    ) -> Sequence[Effect]:
+        """Complete a read with versions of the cloud, below pending ones if it is uncommitted."""
+        if pending.query.type == "uncommitted":
             try:
                 self._put_pending(pending, versions)
             except PredicateError as problem:
                 return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
-        return self._complete(now_us, pending, versions, known)
+        return self._complete(now_us, pending, versions, remote)
 
     def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
         """Store up to which log positions the parts of an answer have shown the partitions."""
@@ -434,8 +487,9 @@ class ReadPath:
         if pending.op_id is None:
             return ()
         effects = self._build_results(
-            now_us, pending.op_id, pending.query.table, versions, remote, is_complete=is_complete
-        )
+            now_us, pending.op_id, pending.query.table, versions, remote, pending.selection,
+            is_complete=is_complete,
+        )  # fmt: skip
         return [*effects, *self._resume_waiting(now_us, pending)]
 
     def _build_results(
@@ -445,24 +499,35 @@ class ReadPath:
         name: str,
         versions: Mapping[str, Version],
         remote: Collection[str],
+        selection: Selection | None,
         *,
         is_complete: bool,
     ) -> Sequence[Effect]:
-        """Return the result of a read, and record the versions."""
+        """Return the result of a read, and record the versions, unless only some columns are returned."""
         effects: list[Effect] = []
         result = ReadResult(is_complete=is_complete)
         table, hash_of = self._local.tables.get(name), self._local.hash_of
-        for key in sorted(versions):
+        if selection is not None:
+            deleted = {key: version for key, version in versions.items() if version.data is None}
+            present = {
+                key: (columns_of(version, table), version)
+                for key, version in versions.items()
+                if version.data is not None
+            }
+            versions = deleted | selection.cut(present)
+        for key in sorted(versions) if selection is None else versions:
             version = versions[key]
             data, number, age_s = version.data, None, 0.0
             if isinstance(version, HeldRow):
                 number, age_s = version.ver, self._cache.age_s(now_us, name, version)
-            row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
-            effects.append(Record("operations", row))
+            if selection is None or selection.columns is None:
+                row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
+                effects.append(Record("operations", row))
             if data is None:
                 continue
             is_whole = table is None or not table.removed
-            result.records[key] = copy_record(data if is_whole else columns_of(version, table))
+            record = data if is_whole else columns_of(version, table)
+            result.records[key] = copy_record(record if selection is None else selection.columns_of(record))
             result.versions[key] = number
             result.source[key] = "remote" if key in remote and number is not None else "local"
             result.age_s[key] = age_s

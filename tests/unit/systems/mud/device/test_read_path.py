@@ -504,3 +504,83 @@ def test_table_without_writer_predicates_refuses_them(lab, jane, bob):
     for writer in (jane, bob):  # one whose device knows the table, and one whose device does not
         with pytest.raises(ParameterError, match="has no writer predicates"):
             writer.write("open", "a", {"n": 1}, predicate="receiver.age > 21").result()
+
+
+# -- columns, order and number
+
+
+@pytest.fixture
+def articles(lab, jane, bob):
+    """Return Jane and a table in two partitions with six long articles by Bob; one has no time."""
+    bob.create("articles", split=["d"]).result()
+    for key, ts in zip("abcdef", (5, 1, 4, 2, 6, None), strict=True):
+        bob.write(
+            "articles", key, {"title": key, "text": "x" * 2000, **({} if ts is None else {"ts": ts})}
+        ).result()
+    return jane
+
+
+def test_few_columns_travel_in_place_of_wide_records(lab, articles):
+    before = count_received_bytes(lab)
+    result = articles.read("articles", columns=["title"]).result()
+    few = count_received_bytes(lab) - before
+    assert result.records == {key: {"title": key} for key in "abcdef"}
+    assert articles.holdings("articles").result() == []  # parts of records are not held
+    before = count_received_bytes(lab)
+    articles.read("articles").result()
+    assert few < (count_received_bytes(lab) - before) / 5
+    local = articles.read("articles", columns=["title"], utility=FRESH).result()
+    assert (local.records, set(local.source.values())) == (result.records, {"local"})
+
+
+@pytest.mark.parametrize("utility", [None, FRESH])
+@pytest.mark.parametrize(
+    ("order", "limit", "keys"),
+    [
+        ("ts", 2, "bd"),
+        ("ts DESC", 3, "eac"),
+        ("ts", 6, "bdcaef"),
+        ("ts DESC", None, "eacdbf"),
+        (None, 2, "ab"),
+        ("key DESC", 1, "f"),
+    ],
+)
+def test_first_records_in_an_order(articles, utility, order, limit, keys):
+    """The first records of each partition are merged; a record without the column comes last."""
+    if utility is not None:
+        articles.read("articles").result()
+    result = articles.read("articles", utility=utility, order=order, limit=limit).result()
+    assert list(result.records) == list(keys)
+    assert list(result.to_pandas().index) == list(keys)
+    assert set(result.source.values()) == {"remote" if utility is None else "local"}
+
+
+def test_answer_that_a_limit_has_cut_is_not_complete_for_later_reads(articles):
+    assert len(articles.read("articles", "ts > 0", order="ts", limit=2).result()) == 2
+    later = articles.read("articles", "ts > 0", utility=FRESH).result()
+    assert len(later) == 5
+    assert len(articles.read("articles", "ts > 100", order="ts", limit=2).result()) == 0
+    later = articles.read("articles", "ts > 100", utility=FRESH)
+    later.result()
+    assert later.responded_us == later.invoked_us
+
+
+def test_pending_writes_take_their_place_in_an_order(lab, articles):
+    """The cloud's first two are b and d; one of them is moved by a pending write, another one deleted."""
+    articles.write("articles", "b", {"ts": 9})
+    articles.delete("articles", "d")
+    articles.write("articles", "z", {"ts": 3})
+    result = articles.read("articles", "ts > 0", "uncommitted", order="ts", limit=2).result()
+    assert list(result.records) == ["z", "c"]
+
+
+def test_unusable_selections_are_refused(articles, bob):
+    bob.create("typed", schema={"topic": "text"}).result()
+    with pytest.raises(ParameterError, match="topic"):
+        articles.read("typed", columns=["topci"]).result()
+    with pytest.raises(ParameterError, match="1"):
+        articles.read("articles", limit=0)
+    with pytest.raises(ParameterError, match="selection"):
+        articles.read("articles", aggregate="count(*)", limit=2).result()
+    with pytest.raises(ParameterError, match="columns"):
+        articles.read("articles", type="continuous", columns=["title"])
