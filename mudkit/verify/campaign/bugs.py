@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -127,6 +128,7 @@ _register, _replace_reader_data, _match = (
     Processor._replace_reader_data,
     Matching.match,
 )
+_build_request = WritePath.build_request
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
 _begin_live = ContinuousReads._begin_live
@@ -149,6 +151,11 @@ def _send_at_once(
     if call.type == "blind":
         self._new.add(self._local.writes.last_seq)
     return [*effects, *self.advance(now_us)]
+
+
+def _follow_nothing(self: WritePath, seq: int) -> WriteRequest:
+    """Build the request of a write without the one that it follows."""
+    return replace(_build_request(self, seq), follows=UNSET)
 
 
 def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any]:
@@ -244,12 +251,12 @@ BUGS: Final = (
         "a dropped last-seen version",
         "a lagging replica shows overwritten records to a client that has seen newer ones",
         ((Local, "seen_lsns", lambda self, name: {}),),
-        seed=20,
+        seed=16,
     ),
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((WritePath, "write", _send_at_once),),
+        ((WritePath, "write", _send_at_once), (WritePath, "build_request", _follow_nothing)),
         seed=1,
     ),
     Bug(
@@ -394,6 +401,7 @@ BUGS: Final = (
         "a write of a record overtakes an earlier one that the network has lost",
         ((backend, "_base_on_followed", _apply_out_of_order),),
         in_histories=False,
+        seed=6,
     ),
     Bug(
         "a message for each write",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -221,12 +221,11 @@ class UtilityWrites:
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
-        utility: Any = write.get("utility")
-        now_us: Any = context["now_us"]
+        utility, now_us = cast("Utility | None", write.get("utility")), cast("int", context["now_us"])
         if utility is None:
             return None
         self._planner.record_write(now_us)
         table = str(write["name"])
-        query = Query(table, None, str(write["type"]), write.get("reader", {}), utility)
+        query = Query(table, None, str(write["type"]), cast("Fields", write.get("reader", {})), utility)
         seen = InContext(utility, query, {**context, "network": self._planner.network_now()})
         return best(self._planner.write_plans(now_us, table), seen).age_s or None
