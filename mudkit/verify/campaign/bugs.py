@@ -257,7 +257,7 @@ BUGS: Final = (
         "an unordered gateway queue",
         "writes of one record overtake each other",
         ((WritePath, "write", _send_at_once), (WritePath, "build_request", _follow_nothing)),
-        seed=1,
+        seed=6,
     ),
     Bug(
         "a repeated blind write",
