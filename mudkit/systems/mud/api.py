@@ -147,10 +147,12 @@ class Client(OnHost):
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
         writer_predicates: bool = True,
+        where: Literal["cloud", "device"] = "cloud",
     ) -> Operation:
         """Create a table.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`,
+        one on the device by :meth:`~mudkit.systems.mud.device.own_tables.OwnTables.create`.
 
         Parameters
         ----------
@@ -166,6 +168,9 @@ class Client(OnHost):
         writer_predicates : bool
             Whether writes may have a predicate over the data of readers. Without, an answer on a device
             serves readers with other data, too, for instance those of another place.
+        where : {'cloud', 'device'}
+            A table on the device is for this app alone, has no partitions, works without a network, and costs
+            no message. A ``lookup`` joins it with tables of the cloud.
 
         Returns
         -------
@@ -177,7 +182,7 @@ class Client(OnHost):
         properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
         if not writer_predicates:
             properties["writer_predicates"] = False
-        return self.installed.call(Create(table, properties))
+        return self.installed.call(Create(table, properties, where))
 
     def alter(
         self,

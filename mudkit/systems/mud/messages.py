@@ -37,10 +37,11 @@ from mudkit.wire import Fields, Value
 
 
 class Create(Struct, frozen=True, tag_field="operation", tag="create"):
-    """Operation: create a table (Mobius 3.1)."""
+    """Operation: create a table (Mobius 3.1), in the cloud or on the device alone."""
 
     table: str
     properties: Fields
+    where: Literal["cloud", "device"] = "cloud"
 
 
 class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):

@@ -48,7 +48,9 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
+from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
@@ -81,6 +83,7 @@ from mudkit.systems.mud.messages import (
     Welcome,
     Write,
     WriteOutcome,
+    app_of,
     decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
@@ -146,6 +149,8 @@ class ClientMachine:
             self._writes,
             order,
         )
+        self._own = OwnTables(ports, endpoint)
+        self._joins = JoinedReads(self._own, self.local, self._access, self._reads)
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
@@ -265,6 +270,10 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
+            case Write(table=name) if name in self._own:
+                return self._own.write(now_us, op_id, operation, self._reads.context)
+            case Read() if self._joins.concerns(operation):
+                return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
@@ -290,6 +299,8 @@ class ClientMachine:
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
                 return self._renew(now_us, op_id, operation.token)
+            case ListHeld(table=name) if name in self._own:
+                return (Complete(op_id, self._own.holdings(name)),)
             case ListHeld():
                 name = check_name(operation.table)
                 return (
@@ -297,6 +308,16 @@ class ClientMachine:
                         op_id, list(self.local.holdings(name, operation.reader, self._access.auth, now_us))
                     ),
                 )
+            case Create(where="device"):
+                return self._own.create(
+                    op_id, operation, app_of(self._connection.endpoint), self.local.tables
+                )
+            case Create(table=name) if name in self._own:
+                raise table_exists_error(name, "on this device", "use another name")
+            case Alter(table=name) if name in self._own:
+                return self._own.alter(op_id, operation)
+            case Drop(table=name) if name in self._own:
+                return self._own.drop(op_id, name)
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")

@@ -8,14 +8,16 @@ that may be sent at the same time go together, and have one deadline.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.messages import (
     Administered,
     AdministrationRequest,
@@ -81,8 +83,18 @@ class CoveredQuery(Struct, frozen=True):
     losses: Counter[int]
 
 
+class ReadAnswer(Struct, frozen=True):
+    """Versions of the records that match a read, by key; ``remote`` has the keys of those from the cloud."""
+
+    versions: Mapping[str, Version]
+    remote: Collection[str]
+    is_complete: bool
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
+    """A read that is not answered, with the only keys that can match.
+
+    Its answer completes the call ``op_id``. None: it goes to ``then``, or is a prefetch.
 
     ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
     None: all columns of all records.
@@ -96,6 +108,7 @@ class PendingRead(Struct, frozen=True):
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
     selection: Selection | None = None
+    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):

@@ -23,7 +23,7 @@ result says whether records may be missing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,7 +35,14 @@ from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
-from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
+from mudkit.systems.mud.device.connection import (
+    Answer,
+    Connection,
+    PendingAsk,
+    PendingRead,
+    ReadAnswer,
+    error_in,
+)
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
@@ -58,6 +65,18 @@ READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 def query_of(read: Read) -> Query:
     """Return what policies see of a read: its query."""
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
+
+
+def check_options(read: Read) -> None:
+    """Raise ParameterError for options of a read that exclude each other."""
+    if read.aggregate is not None and read.selection is not None:
+        raise ParameterError(
+            "Aggregates are of all records, not of a selection.",
+            where="aggregate",
+            found="columns, order or limit beside it",
+            expected="one of both",
+            remedy="leave columns, order and limit out",
+        )
 
 
 class ReadPath:
@@ -90,17 +109,10 @@ class ReadPath:
         """Answer a read from the local store, or request it."""
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
+        check_options(read)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
-            )
-        if aggregates is not None and read.selection is not None:
-            raise ParameterError(
-                "Aggregates are of all records, not of a selection.",
-                where="aggregate",
-                found="columns, order or limit beside it",
-                expected="one of both",
-                remedy="leave columns, order and limit out",
             )
         self._access.check_table_access(now_us, name)
         if (
@@ -168,6 +180,37 @@ class ReadPath:
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
         """Request the answer to a query that no caller waits for, so that it is cached."""
         return self._request_answer(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
+
+    def read_for(
+        self,
+        now_us: int,
+        query: Query,
+        read: Read,
+        then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]],
+    ) -> Sequence[Effect]:
+        """Answer a query, as a read would be, to a function in place of a caller."""
+        try:
+            self._access.check_table_access(now_us, query.table)
+        except MudkitError as error:
+            return then(now_us, error)
+        keys = keys_of(query.predicate)
+        pending = PendingRead(None, query, keys, read.latest, None, read.offline, then=then)
+        return self._answer(now_us, pending)
+
+    def complete_joined(
+        self,
+        now_us: int,
+        op_id: int,
+        read: Read,
+        versions: Mapping[str, Version],
+        remote: Collection[str],
+        *,
+        is_complete: bool,
+    ) -> Sequence[Effect]:
+        """Complete a read with versions that were chosen on the device."""
+        return self._build_results(
+            now_us, op_id, read.table, versions, remote, read.selection, is_complete=is_complete
+        )
 
     def refuse_waiting(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
         """Complete the reads that wait for writes with an error: those writes wait for another token."""
@@ -268,7 +311,6 @@ class ReadPath:
 
     def _fail_offline(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Complete a read, which is not to wait for a network, with an error."""
-        assert pending.op_id is not None
         error = NoNetwork(
             "The device has no network, and this read is not to wait for one.",
             where=f"table {pending.query.table!r}",
@@ -276,7 +318,14 @@ class ReadPath:
             expected="a network, or an answer on the device that the read's policy or utility accepts",
             remedy="read with offline='answer' for what the device holds, or with a utility: freshness(600)",
         )
-        return [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
+        return self._fail(now_us, pending, error)
+
+    def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
+        """Complete a read with an error, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, error)
+        failed = [] if pending.op_id is None else [Complete(pending.op_id, error=error)]
+        return [*failed, *self._resume_waiting(now_us, pending)]
 
     def await_network(self) -> Sequence[Effect]:
         """Allow reads in flight a moment after the network was lost: another one may take its place."""
@@ -367,9 +416,7 @@ class ReadPath:
         """Process the complete answer of the cloud: store the versions, and complete the read."""
         error = error_in(last)
         if error is not None:
-            problem = decode_error(error)
-            failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
-            return [*failed, *self._resume_waiting(now_us, pending)]
+            return self._fail(now_us, pending, decode_error(error))
         assert isinstance(last, PartsComplete)
         covered = pending.covered
         query, name = pending.query if covered is None else covered.rest, pending.query.table
@@ -442,7 +489,7 @@ class ReadPath:
             try:
                 self._put_pending(pending, versions)
             except PredicateError as problem:
-                return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
+                return self._fail(now_us, pending, problem)
         return self._complete(now_us, pending, versions, remote)
 
     def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
@@ -484,6 +531,8 @@ class ReadPath:
         is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read with versions, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, ReadAnswer(versions, remote, is_complete))
         if pending.op_id is None:
             return ()
         effects = self._build_results(

@@ -41,7 +41,7 @@ GUIDE = Path(__file__).parents[4] / "docs/guides/mud.md"
 
 
 def measure_outage(records, kind):
-    """Make 1,000 writes in an outage of an hour; return what follows: messages up, joules, seconds."""
+    """Run 1,000 writes in an outage of an hour; return what follows: messages up, joules, seconds."""
     place = Place()
     place.lab.device("ann", link="lte")
     ann = place.client("ann")

@@ -131,7 +131,7 @@ def test_writes_that_save_energy_leave_together(place, policy):
         for name, utility in utilities.items()
     }
     place.lab.run(minutes=2)
-    assert {name: {write.done() for write in made} for name, made in writes.items()} == {
+    assert {name: {write.done() for write in of_name} for name, of_name in writes.items()} == {
         "s": {False}, "l": {True}, "p": {True},
     }  # fmt: skip
     place.lab.run(hours=1)

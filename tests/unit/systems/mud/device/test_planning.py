@@ -174,7 +174,7 @@ def test_plans_of_a_write_lose_more_readers_and_cost_less_the_later_it_leaves(pl
 
 
 def test_expected_wait_of_the_first_reader(planner):
-    """Of exponential intervals of mean 600 s: the mean of what remains of a delay after the first read."""
+    """Reads come at exponential intervals of 600 s: the mean of what remains of a delay after the first."""
     planner.record_write(0)
     at_once, *_, longest = planner.write_plans(0, "t")
     delay_s = DELAYS_S[-1]
