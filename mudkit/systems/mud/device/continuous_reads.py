@@ -85,7 +85,7 @@ from mudkit.systems.mud.messages import (
     app_of,
     decode_error,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
