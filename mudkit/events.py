@@ -455,6 +455,10 @@ class Network(Protocol):
         """Return the server of that name; it is added if there is none. ``at``: its place, degrees."""
         ...
 
+    def access_point(self, name: str, at: Place, range_m: float) -> object:
+        """Add an access point, which devices that roam use in its range; see :class:`mudkit.lab.Lab`."""
+        ...
+
 
 class Ciphertext(bytes):
     """Bytes that cannot be read without the key, in a message or in a store; base64 text in JSON.

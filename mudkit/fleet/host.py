@@ -53,7 +53,7 @@ class Host(Displayed):
 
     __slots__ = (
         "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
-        "number", "processes", "storage", "watched", "world",
+        "nearby", "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -74,6 +74,8 @@ class Host(Displayed):
         """Place of a server, degrees; None: it is near everything."""
         self.lets_in = True
         """True if any host can begin to send to it; else only those to which it has a connection can."""
+        self.nearby: Link | None = None
+        """Short-range link to devices that are near; None: it has none."""
         self.load: Load | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None

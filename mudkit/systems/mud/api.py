@@ -24,6 +24,7 @@ from mudkit.systems.mud.messages import (
     ListHeld,
     ListPending,
     ListPolicies,
+    Offline,
     Read,
     Register,
     Renew,
@@ -37,6 +38,7 @@ from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Level
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
@@ -144,10 +146,13 @@ class Client(OnHost):
         apps: Sequence[str] | None = None,
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
+        writer_predicates: bool = True,
+        where: Literal["cloud", "device"] = "cloud",
     ) -> Operation:
         """Create a table.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`,
+        one on the device by :meth:`~mudkit.systems.mud.device.own_tables.OwnTables.create`.
 
         Parameters
         ----------
@@ -160,6 +165,12 @@ class Client(OnHost):
             First keys of all partitions but the first.
         schema : mapping of str to str, optional
             ``text``, ``number``, ``boolean``, ``point`` or ``any``, by column.
+        writer_predicates : bool
+            Whether writes may have a predicate over the data of readers. Without, an answer on a device
+            serves readers with other data, too, for instance those of another place.
+        where : {'cloud', 'device'}
+            A table on the device is for this app alone, has no partitions, works without a network, and costs
+            no message. A ``lookup`` joins it with tables of the cloud.
 
         Returns
         -------
@@ -168,8 +179,10 @@ class Client(OnHost):
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
         """
-        properties = {"acl": acl, "apps": apps, "split": split, "schema": schema}
-        return self.installed.call(Create(table, properties))
+        properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
+        if not writer_predicates:
+            properties["writer_predicates"] = False
+        return self.installed.call(Create(table, properties, where))
 
     def alter(
         self,
@@ -286,6 +299,10 @@ class Client(OnHost):
         *,
         latest: bool = False,
         aggregate: str | None = None,
+        offline: Offline = "answer",
+        columns: Sequence[str] | None = None,
+        order: str | None = None,
+        limit: Annotated[int, Range(1, 1 << 31)] | None = None,
     ) -> Operation:
         """Read the records that match a predicate and are visible to the reader.
 
@@ -318,6 +335,20 @@ class Client(OnHost):
         aggregate : str, optional
             Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
             continuous read.
+        offline : {'answer', 'wait', 'fail'}
+            What to do without a network, at the call or a second after it was lost while waiting for the
+            cloud: answer with what the device holds, with its age and whether records may be missing; wait
+            for a network; or fail. What
+            only the cloud can answer waits also with ``'answer'``: aggregates, a ``lookup``, ``latest``, a
+            token that was never verified, and ``committed_wio`` after pending writes. Not for a continuous
+            read.
+        columns : sequence of str, optional
+            The only columns to return, so that a device does not load wide records for one field. Such a read
+            is not held on the device, and not in the history of reads.
+        order : str, optional
+            A column, with ``ASC`` or ``DESC``; by default the key. Records without it come last.
+        limit : int, optional
+            Maximum number of records, the first ones in this order.
 
         Returns
         -------
@@ -325,12 +356,14 @@ class Client(OnHost):
             Its result is a :class:`ReadResult`, or the handle of a continuous read. It raises
             :class:`~mudkit.errors.ParameterError` for an unusable aggregate,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table of
-            a ``lookup``, and :class:`~mudkit.errors.PredicateError` for a function that fails.
+            a ``lookup``, :class:`~mudkit.errors.PredicateError` for a function that fails, and
+            :class:`~mudkit.errors.NoNetwork` with ``offline='fail'``.
 
         Raises
         ------
         ParameterError
-            The reader's data is no mapping, or a continuous read has an aggregate or a utility.
+            The reader's data is no mapping, ``columns`` or ``order`` is not usable, or a continuous read has
+            an option that is not for it.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
@@ -339,6 +372,9 @@ class Client(OnHost):
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
             _refuse_option("utility", utility)
+            _refuse_option("offline", None if offline == "answer" else offline)
+            for name, value in (("columns", columns), ("order", order), ("limit", limit)):
+                _refuse_option(name, value)
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
@@ -348,7 +384,12 @@ class Client(OnHost):
             if callback is not None:
                 self.installed.listen(listener, callback)
             return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
-        operation = self.installed.call(Read(table, parsed, type, reader, utility, bool(latest), aggregate))
+        operation = self.installed.call(
+            Read(
+                table, parsed, type, reader, utility, bool(latest), aggregate, offline,
+                Selection.parse(columns, order, limit),
+            )
+        )  # fmt: skip
         if callback is not None:
             operation.add_done_callback(callback)
         return operation
@@ -488,7 +529,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
         )
 
 
-def _refuse_option(name: str, value: Utility | str | None) -> None:
+def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None) -> None:
     """Raise ParameterError for an option that a continuous read does not have."""
     if value is not None:
         raise ParameterError(

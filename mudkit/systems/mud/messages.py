@@ -27,6 +27,7 @@ from mudkit.errors import (
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -36,10 +37,11 @@ from mudkit.wire import Fields, Value
 
 
 class Create(Struct, frozen=True, tag_field="operation", tag="create"):
-    """Operation: create a table (Mobius 3.1)."""
+    """Operation: create a table (Mobius 3.1), in the cloud or on the device alone."""
 
     table: str
     properties: Fields
+    where: Literal["cloud", "device"] = "cloud"
 
 
 class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
@@ -75,12 +77,17 @@ class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
     """Operation: delete a record (Mobius 3.1): a write without a record."""
 
 
+Offline: TypeAlias = Literal["answer", "wait", "fail"]
+"""Choice of a read without a network: answer with what the device holds, wait for one, or fail."""
+
+
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     """Operation: read records once (Mobius 3.1).
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
-    instead of records.
+    instead of records; ``offline``: what to do without a network; ``selection`` None: all columns of all
+    records.
     """
 
     table: str
@@ -90,6 +97,8 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
     utility: Utility | None
     latest: bool
     aggregate: str | None
+    offline: Offline = "answer"
+    selection: Selection | None = None
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):
@@ -246,6 +255,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
 
     ``table`` is the number of the table, None if the client does not know it; ``keys``: the only keys that
     can match, None: any; ``seen_lsns``: the log position that the client has seen of each partition.
+    ``selection`` absent: all columns of all records.
     """
 
     name: Name
@@ -256,6 +266,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     aggregate: str | None
     latest: bool
     seen_lsns: dict[str, Count] = field(name="seen")
+    selection: Selection | UnsetType = UNSET
 
 
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
@@ -427,6 +438,7 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
     latest: bool
     min_lsn: Count = field(name="least")
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    selection: Selection | UnsetType = UNSET
 
 
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):

@@ -11,7 +11,7 @@ Gateways have no queue whose order matters: the client sends the writes of a rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +23,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.device.cache import CachedAnswer
 from mudkit.systems.mud.device.connection import RETRY, ContinuousRead
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
@@ -48,7 +49,7 @@ class Bug:
     name: str
     breaks: str
     """Its effect, in words."""
-    swaps: tuple[tuple[Any, str, Callable[..., Any]], ...]
+    swaps: tuple[tuple[Any, str, Any], ...]
     """Class or module, name of an attribute, and the replacement."""
     in_histories: bool = True
     """True if the checker of histories must find it."""
@@ -111,6 +112,7 @@ _register, _replace_reader_data, _match = (
     Matching.match,
 )
 _begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
+_begin_live = ContinuousReads._begin_live
 
 
 def _keep_conflict(
@@ -193,6 +195,12 @@ def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> 
     return _fail(self, write, error, None)
 
 
+def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+    """Notify of the first state as soon as the read is registered."""
+    read.synced |= {*read.generations}
+    return _begin_live(self, now_us, read)
+
+
 BUGS: Final = (
     Bug(
         "a dropped last-seen version",
@@ -227,7 +235,7 @@ BUGS: Final = (
         "writes that do not wait for a read in order",
         "committed_wio reads show later writes of their client",
         ((ReadOrder, "blocks", lambda self, write: False),),
-        seed=1,
+        seed=10,
     ),
     Bug(
         "conditional writes that always succeed",
@@ -336,6 +344,27 @@ BUGS: Final = (
         ((NotificationServer, "_is_late", _wait_as_for_a_lost_client),),
         in_histories=False,
         seed=2559,
+    ),
+    Bug(
+        "a policy that decides about pending writes",
+        "a device does not show its own writes without a network",
+        ((CachedAnswer, "is_pending", property(lambda cached: False)),),
+        in_histories=False,
+        seed=8,
+    ),
+    Bug(
+        "pushed records that are not held",
+        "a read shows an older version than a continuous read of the same device was told of",
+        ((ContinuousReads, "_hold", lambda self, *given: None),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a first state that is told too early",
+        "an application draws its first screen without records that exist",
+        ((ContinuousReads, "_begin_live", _notify_synced_early),),
+        in_histories=False,
+        seed=69,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -81,6 +81,8 @@ class Judgement:
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
             "reads show only records visible to the reader": self._judge_shown,
+            "a pending write is read at once on its own device, under every policy": self._judge_own_reads,
+            "no read shows an older version than its device was told of": self._judge_pushed,
             "a table shows no record of a dropped table of the same name": self._judge_tables,
             "no machine drops a message of another": self._judge_dropped,
             "shipped policies are followed": self._judge_policies,
@@ -271,6 +273,36 @@ class Judgement:
                 match error.store["data"]:
                     case {"v": str(value)}:
                         self._judge_values(write.operation, [value])
+
+    def _judge_own_reads(self) -> None:
+        """Check that a device has answered reads of its pending writes by itself (Mobius 4.2)."""
+        for write, read in self.campaign.work.own_reads:
+            if read.status != "ok":
+                continue  # killed, or without a valid token; reads without an answer are judged elsewhere
+            values = [record["v"] for record in read.result().records.values()]
+            if values != [write.value] or read.responded_us > read.invoked_us:
+                self.problems.append(f"{write.client} has read {values} of its own {write.value!r}: {read}")
+
+    def _judge_pushed(self) -> None:
+        """Check that what continuous reads were told is followed by no older version (Mobius 4.1)."""
+        notified: dict[str, list[tuple[int, str, int]]] = {}
+        for watch in self.campaign.work.watches:
+            if watch.table == MAIN and watch.client not in self.campaign.losses:
+                changes = zip(watch.notified, watch.notified_us, strict=True)
+                notified.setdefault(watch.client, []).extend(
+                    (at_us, change.key, change.version)
+                    for change, at_us in changes
+                    if not isinstance(change, dict) and change.kind == "upsert"
+                )
+        for read in self.campaign.work.reads:
+            if read.status != "ok" or read.call.named_arguments["table"] != MAIN:
+                continue
+            for key, version in read.result().versions.items():
+                if version is None:
+                    continue
+                for at_us, told_key, told_version in notified.get(read.process.host.name, ()):
+                    if at_us < read.invoked_us and told_key == key and told_version > version:
+                        self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         data = operation.call.named_arguments["reader"]
@@ -531,6 +563,7 @@ class Judgement:
             if watch.table == MAIN:
                 self._judge_order(watch)
                 self.problems += _watch_problems(self.campaign, watch, rows)
+                self.problems += _first_state_problems(self.campaign, watch, rows)
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
@@ -621,6 +654,39 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
                 yield (f"{where}: {key} is {row}, and the last notification was {known}")
         elif known is not None and known.kind != "remove":
             yield (f"{where}: {key} is hidden ({row}), and the last notification was {known}")
+
+
+def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with how a continuous read was told that its first state is there.
+
+    This comes once, if existing records were asked for, and after those that were there at the call and
+    stayed visible until then.
+    """
+    where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
+    if len(watch.synced_us) > (watch.sync is not None):
+        yield (f"{where}: told {len(watch.synced_us)} times that its first state is there")
+    is_over = not watch.is_on or any(isinstance(change, dict) for change in watch.notified)
+    if is_over or watch.sync is None or watch.operation.status != "ok" or watch.client in campaign.expires_us:
+        return
+    if not watch.synced_us:
+        yield (f"{where}: never told that its first state is there")
+        return
+    if len(watch.reader_data) > 1:
+        return
+    predicate, reader = Predicate(watch.text or "TRUE"), watch.reader_data[0].data
+    keys_told = {change.key for change in watch.notified[: watch.synced_after[0]]}
+    for key in {row["key"] for row in rows} - keys_told:
+        of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= watch.synced_us[0]]
+        before = [row for row in of_key if row["ts_us"] < watch.operation.invoked_us]
+        states = [*before[-1:], *of_key[len(before) :]] if before else []
+        if states and all(
+            row["data"] is not None
+            and row["ts_us"] >= round((watch.sync or 0.0) * 1e6)
+            and predicate({**row["data"], "key": key})
+            and (row["predicate"] is None or Predicate.restore(**row["predicate"])({}, receiver=reader))
+            for row in states
+        ):
+            yield (f"{where}: told that its first state is there before it was told of {states}")
 
 
 def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequence[ReaderData]:

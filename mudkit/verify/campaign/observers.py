@@ -619,3 +619,7 @@ class ObservedNetwork:
     def server(self, name: str, *, at: Place | None = None) -> ObservedHost:
         """See :class:`mudkit.events.Network`."""
         return ObservedHost(self._network.server(name, at=at), self._record)
+
+    def access_point(self, name: str, at: Place, range_m: float) -> object:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.access_point(name, at, range_m)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 from mudkit.systems.mud import Artefact, Client, Cloud, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
+from mudkit.systems.mud.messages import Offline
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import Value
 
@@ -62,6 +63,10 @@ class Watch:
     lsn: int = 0
     """Last entry of the log when the read was registered."""
     is_on: bool = True
+    synced_after: list[int] = field(default_factory=list)
+    """Number of notifications before each one that said that the first state is there."""
+    synced_us: list[int] = field(default_factory=list)
+    """Times of these."""
     max_notified: int | None = None
     """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
@@ -115,6 +120,8 @@ class Work:
         self._now_us, self._session_of = now_us, session_of
         self._cloud = cloud
         self._draw = draw
+        self._added = Random(f"reads beside {len(keys)} {list(clients)}")
+        """A separate stream, so that what was added leaves the rest of a run as it is."""
         self._keys = keys
         self._groups = groups
         self._with_predicates, self.with_side = with_predicates, with_side
@@ -122,6 +129,8 @@ class Work:
         """Entries of the back end's log as they were written; those beyond its end were rolled back."""
         self.writes: list[WriteRecord] = []
         self.reads: list[Any] = []
+        self.own_reads: list[tuple[WriteRecord, Any]] = []
+        """Reads of a write at the time of its call."""
         self.watches: list[Watch] = []
         self.ships: list[Ship] = []
         self.creations: list[Any] = []
@@ -139,6 +148,8 @@ class Work:
         table = SIDE if self.with_side and draw.random() < 0.3 else MAIN
         if action == "write":
             self.write(name, table)
+            if self._added.random() < 0.3:
+                self._read_own(name)
         elif action == "delete":
             key, kind = draw.choice(self._keys), draw.choice(get_args(WriteType))
             operation = self._clients[name].delete(table, key, kind, data=self._data(name))
@@ -226,6 +237,10 @@ class Work:
             watch.sessions[notification.id] = session
             if before < session:  # a kill may repeat it
                 return
+            if getattr(notification, "kind", "") == "synced":
+                watch.synced_after.append(len(watch.notified))
+                watch.synced_us.append(self._now_us())
+                return
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
@@ -262,7 +277,19 @@ class Work:
         self.reads.append(self._clients[name].read(
             table, text, kind, self._data(name), freshness(draw.choice([0.0, 60.0, 600.0])),
             latest=draw.random() < 0.15, aggregate=aggregate,
+            offline=self._added.choices(get_args(Offline), [4, 1, 1])[0],
         ))  # fmt: skip
+
+    def _read_own(self, name: str) -> None:
+        """Read the last write, which everybody may see, before it can have been answered."""
+        self.write(name, key=self._added.choice(self._keys), is_open=True)
+        write = self.writes[-1]
+        utility = self._added.choice([None, freshness(600.0)])
+        read = self._clients[name].read(
+            MAIN, f"key = '{write.key}'", "uncommitted", self._data(name), utility
+        )
+        self.own_reads.append((write, read))
+        self.reads.append(read)
 
     def update_reader_data(self, name: str) -> None:
         """Update the reader data of all continuous reads of a client, up to three times in succession."""

@@ -47,10 +47,13 @@ from mudkit.systems.mud.device.connection import (
     error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
+from mudkit.systems.mud.device.followed import FollowedQueries
+from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
-from mudkit.systems.mud.device.read_path import LOOK, Prefetching, ReadPath
+from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
@@ -80,6 +83,7 @@ from mudkit.systems.mud.messages import (
     Welcome,
     Write,
     WriteOutcome,
+    app_of,
     decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
@@ -132,8 +136,9 @@ class ClientMachine:
         self._writes = WritePath(
             ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
-        self._access = Access(self.local, self._connection)
-        self._cache, self._planner = Cache(self.local, self._access), Planner()
+        self._access = Access(ports.store, self.local, self._connection)
+        followed = FollowedQueries(self.local)
+        self._cache, self._planner = Cache(self.local, self._access, followed), Planner()
         self._reads = ReadPath(
             self.local,
             self._cache,
@@ -144,11 +149,13 @@ class ClientMachine:
             self._writes,
             order,
         )
+        self._own = OwnTables(ports, endpoint)
+        self._joins = JoinedReads(self._own, self.local, self._access, self._reads)
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
         self._continuous_reads = ContinuousReads(
-            ports, self.local, self._connection, settings.servers, self._policy_slots
+            ports, self.local, followed, self._connection, settings.servers, self._policy_slots
         )
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
@@ -221,7 +228,11 @@ class ClientMachine:
                 return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
             case LinkDown():
                 self._planner.record_link_down(now_us)
-                return [*self._connection.link_down(), *self._continuous_reads.stop_heartbeats()]
+                return [
+                    *self._connection.link_down(),
+                    *self._continuous_reads.record_link_down(now_us),
+                    *self._reads.await_network(),
+                ]
             case SendFailed(to=to):
                 return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):
@@ -244,6 +255,8 @@ class ClientMachine:
                 return self._writes.advance(now_us)
             case t if t == LOOK:
                 return self._prefetch(now_us)
+            case t if t == OFFLINE:
+                return self._reads.end_offline(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
@@ -255,6 +268,10 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
+            case Write(table=name) if name in self._own:
+                return self._own.write(now_us, op_id, operation, self._reads.context)
+            case Read() if self._joins.concerns(operation):
+                return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
@@ -279,6 +296,8 @@ class ClientMachine:
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
                 return self._renew(now_us, op_id, operation.token)
+            case ListHeld(table=name) if name in self._own:
+                return (Complete(op_id, self._own.holdings(name)),)
             case ListHeld():
                 name = check_name(operation.table)
                 return (
@@ -286,6 +305,16 @@ class ClientMachine:
                         op_id, list(self.local.holdings(name, operation.reader, self._access.auth, now_us))
                     ),
                 )
+            case Create(where="device"):
+                return self._own.create(
+                    op_id, operation, app_of(self._connection.endpoint), self.local.tables
+                )
+            case Create(table=name) if name in self._own:
+                raise table_exists_error(name, "on this device", "use another name")
+            case Alter(table=name) if name in self._own:
+                return self._own.alter(op_id, operation)
+            case Drop(table=name) if name in self._own:
+                return self._own.drop(op_id, name)
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
@@ -343,7 +372,7 @@ class ClientMachine:
         if isinstance(answer, PartsComplete | WriteOutcome | Administered) and isinstance(
             answer.claims, Claims
         ):
-            self._access.claims = answer.claims
+            self._access.record_verified(answer.claims)
         ask = self._connection.receive_answer(answer)
         if ask is None:
             return ()

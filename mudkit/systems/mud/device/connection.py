@@ -6,15 +6,17 @@ bytes in flight: after an outage a long queue neither fills the link nor postpon
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.messages import (
     Administered,
     AdministrationRequest,
@@ -25,6 +27,7 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     EncodedError,
     IdentifiedRequest,
+    Offline,
     PartsComplete,
     PlacedContinuousReadAck,
     PlacedPart,
@@ -40,6 +43,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
@@ -64,14 +68,44 @@ Answer: TypeAlias = (
 # -- requests in flight, by purpose
 
 
+class CoveredQuery(Struct, frozen=True):
+    """Query of which the answer to another one, ``by`` of ``at_us``, covers a part; ``rest`` is what remains.
+
+    ``losses`` counts the records of the table that had been evicted when this was found.
+    """
+
+    by: Query
+    at_us: int
+    rest: Query
+    losses: Counter[int]
+
+
+class ReadAnswer(Struct, frozen=True):
+    """Versions of the records that match a read, by key; ``remote`` has the keys of those from the cloud."""
+
+    versions: Mapping[str, Version]
+    remote: Collection[str]
+    is_complete: bool
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch."""
+    """A read that is not answered, with the only keys that can match.
+
+    Its answer completes the call ``op_id``. None: it goes to ``then``, or is a prefetch.
+
+    ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
+    None: all columns of all records.
+    """
 
     op_id: int | None
     query: Query
     keys: list[str] | None
     latest: bool
     aggregates: Aggregates | None
+    offline: Offline = "wait"
+    covered: CoveredQuery | None = None
+    selection: Selection | None = None
+    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):
@@ -93,7 +127,8 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer.
+    the number of the table, None before the first answer. ``synced_us`` is the last time at which all that
+    it is to deliver was delivered, None: not yet.
     """
 
     handle: int
@@ -106,6 +141,7 @@ class StoredRead(Struct):
     since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
+    synced_us: int | None = None
 
 
 class ContinuousRead(Struct):
@@ -116,7 +152,8 @@ class ContinuousRead(Struct):
     ``generations`` has the generation in which each processor knows it. ``requested_since`` has
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then.
+    since then. ``synced`` has the processors that have told, since the last registration was sent, that they
+    have delivered everything before it; ``is_live``: all of them have.
     """
 
     stored: StoredRead
@@ -125,6 +162,8 @@ class ContinuousRead(Struct):
     generations: dict[str, int] = field(default_factory=dict)
     requested_since: tuple[dict[str, int], dict[str, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
+    synced: set[str] = field(default_factory=set)
+    is_live: bool = False
 
 
 class Registering(Struct, frozen=True):
@@ -283,6 +322,10 @@ class Connection:
             return ()
         self._turn += 1
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
+
+    def pending_reads(self) -> list[tuple[PendingAsk, PendingRead]]:
+        """Return the unanswered requests of reads, in order."""
+        return [(ask, ask.work) for ask in self._asks.values() if isinstance(ask.work, PendingRead)]
 
     def is_unanswered(self, identity: str) -> bool:
         """Return whether a request of this identity has no answer yet."""

@@ -8,7 +8,7 @@ welcome       late copy: ignored; new session: everything is registered again
 identify      a hello with the server's nonce
 generation    a processor has begun another generation: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
-synced        all records that existed before have been delivered
+synced        all that a processor was to deliver before was delivered; told once, after the last one
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
 heartbeat     sign of life to the server
@@ -17,6 +17,7 @@ heartbeat     sign of life to the server
 A repeated registration has the log position, the delivered records, and the number of the table (another one
 of the same name has none of them), so that no change is missed or delivered twice. A notification is stored
 with the position until its callback was called, and repeated with the same id after a kill between the two.
+A record that is delivered is held in the local store, as one that was read.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from mudkit.systems.mud.device.connection import (
     Updating,
     error_in,
 )
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
+from mudkit.systems.mud.device.local import HeldRow, Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
@@ -65,6 +67,7 @@ from mudkit.systems.mud.messages import (
     app_of,
     decode_error,
 )
+from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -106,12 +109,14 @@ class ContinuousReads:
         self,
         ports: Ports,
         local: Local,
+        followed: FollowedQueries,
         connection: Connection,
         servers: Sequence[str],
         slots: Sequence[PolicySlot],
     ) -> None:
         self._store = ports.store
         self._local = local
+        self._followed = followed
         self._connection = connection
         self._servers, self._server = servers, servers[0]
         self._policy_slots = slots
@@ -132,6 +137,9 @@ class ContinuousReads:
             stored.handle: ContinuousRead(stored, self._load_delivered(stored.handle))
             for _, stored in ports.store.items("reading ", StoredRead)
         }
+        for read in self._reads.values():
+            if read.stored.synced_us is not None:
+                self._follow(read, read.stored.synced_us)
         self._generations: dict[str, int] = {}
         """Latest known generation of each processor."""
         self._notices = Notices(ports.store, _Notice)
@@ -178,10 +186,13 @@ class ContinuousReads:
 
     def update_data(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
         """Replace the reader's data of a continuous read, durably, and send it to the processors."""
-        stored = self._find_read(operation.handle).stored
+        read = self._find_read(operation.handle)
+        stored = read.stored
         stored.reader = dict(operation.reader)
         stored.data_seq += 1
         self._store_read(stored)
+        if stored.synced_us is not None:
+            self._follow(read, None if read.is_live else stored.synced_us)
         return self._send_update(now_us, Updating(op_id, stored, is_over=False))
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
@@ -212,10 +223,15 @@ class ContinuousReads:
 
     def send_hello(self, now_us: int) -> Sequence[Effect]:
         """Send the current address to the notification server, if there are continuous reads or policies."""
-        self._is_greeted = False
+        self._end_greeting(now_us)
         if not self._connection.is_up or not self._is_notified:
             return ()
         return self._transmit_hello(now_us, is_new=True)
+
+    def record_link_down(self, now_us: int) -> Sequence[Effect]:
+        """Note that there is no network, and no notification until there is one."""
+        self._end_greeting(now_us)
+        return self.stop_heartbeats()
 
     def stop_heartbeats(self) -> Sequence[Effect]:
         """Stop heartbeats until there is a link and a reason for them."""
@@ -243,6 +259,9 @@ class ContinuousReads:
             self._session, self._incoming = welcome.session, None
             for read in self._reads.values():
                 effects += self._request_registration(now_us, read)
+            return effects
+        for read in self._reads.values():
+            effects += self._begin_live(now_us, read)
         return effects
 
     def receive_item(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
@@ -325,6 +344,8 @@ class ContinuousReads:
             for processor, generation in read.generations.items()
         ):
             effects += self._request_registration(now_us, read)
+        else:
+            effects += self._begin_live(now_us, read)
         return effects
 
     # -- inside
@@ -381,20 +402,25 @@ class ContinuousReads:
         since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
         if body.synced_lsn is not UNSET:
             _advance(stored, processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
-        elif body.change is not UNSET and body.lsn is not UNSET:
+            read.synced.add(processor)
+            self._store_read(stored)
+            return self._begin_live(now_us, read)
+        if body.change is not UNSET and body.lsn is not UNSET:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
                 self._note_first_change(read, body, body.lsn)
                 _advance(stored, processor, body.lsn, body.log_incarnation)
-            effects = self._apply_change(read, body, body.change, is_same_log=is_same_log)
+            effects = self._apply_change(now_us, read, body, body.change, is_same_log=is_same_log)
+            if read.is_live:
+                stored.synced_us = now_us
             self._store_read(stored)
             return effects
         self._store_read(stored)
         return ()
 
     def _apply_change(
-        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_same_log: bool
+        self, now_us: int, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_same_log: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
@@ -412,6 +438,7 @@ class ContinuousReads:
             return ()
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
+        self._hold(now_us, stored, body, change)
         if isinstance(change, LeftRead):
             if read.delivered.pop(key, None) is None:
                 return ()
@@ -420,6 +447,70 @@ class ContinuousReads:
         read.delivered[key] = version
         self._store.put(_delivered_key(stored.handle, key), version)
         return self._notify(stored, kind="upsert", key=key, record=change.data, version=version)
+
+    def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
+        """Store a delivered version in the local store; remove one that does not belong to the read any more.
+
+        A position of an incarnation of the log that the device has not heard of counts once it has.
+        """
+        local, name, key = self._local, stored.name, change.key
+        incarnation = body.log_incarnation or ""
+        is_known = incarnation == local.log_incarnation
+        if incarnation in local.former_log_incarnations:
+            return
+        if isinstance(change, LeftRead):
+            row = local.held_row(name, key)
+            if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
+                local.evict(name, key)
+            return
+        row = HeldRow(
+            key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
+            UNSET if is_known else incarnation,
+        )  # fmt: skip
+        local.hold_row(name, row)
+        if is_known:
+            local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
+
+    def _begin_live(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Count a read's query as followed, if it is registered and greeted; tell once that it is synced."""
+        stored = read.stored
+        is_registered = bool(read.generations) and read.requested_since is None
+        if (
+            read.is_live
+            or not self._is_greeted
+            or not is_registered
+            or not read.synced >= {*read.generations}
+        ):
+            return ()
+        is_first, read.is_live, stored.synced_us = stored.synced_us is None, True, now_us
+        self._store_read(stored)
+        self._follow(read, None)
+        if not is_first or stored.sync_us is None:
+            return ()
+        return self._notify(stored, kind="synced")
+
+    def _end_greeting(self, now_us: int) -> None:
+        """Note that the server may not know the current address: no read is live."""
+        self._is_greeted = False
+        for read in self._reads.values():
+            self._end_live(now_us, read)
+
+    def _end_live(self, now_us: int, read: ContinuousRead) -> None:
+        """Note that a read may have missed changes from now on."""
+        if read.is_live:
+            read.is_live, read.stored.synced_us = False, now_us
+            self._store_read(read.stored)
+            self._followed.stop(now_us, read.stored.handle, read.stored.name)
+
+    def _follow(self, read: ContinuousRead, live_us: int | None) -> None:
+        """Count a read's query as followed; ``live_us`` None: the read is live.
+
+        Its answer is known if existing records were requested from the first on, with these reader data.
+        """
+        stored = read.stored
+        query = Query(stored.name, stored.predicate.predicate(), "committed", stored.reader, None)
+        is_answered = stored.sync_us == 0 and stored.data_seq == 1
+        self._followed.follow(stored.handle, FollowedQuery(query, read.delivered, is_answered, live_us))
 
     def _notify(
         self,
@@ -441,6 +532,8 @@ class ContinuousReads:
         """Register a read in the present session, in place of an unanswered registration."""
         assert self._session is not None
         effects = self._withdraw(now_us, read)
+        self._end_live(now_us, read)
+        read.synced.clear()
         if read.requested_since is None:
             read.requested_since = dict(read.stored.since_lsns), dict(read.stored.log_incarnations)
             read.sender_generations = {}
@@ -537,6 +630,7 @@ class ContinuousReads:
         """Delete a read with its delivered versions, and withdraw its registration."""
         handle = read.stored.handle
         self._reads.pop(handle, None)
+        self._followed.leave(handle, read.stored.name)
         self._store.delete(f"reading {handle:09d}")
         for key in read.delivered:
             self._store.delete(_delivered_key(handle, key))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
@@ -31,7 +31,11 @@ _WRITES: Final = "write"
 
 
 class HeldRow(Struct, frozen=True):
-    """Committed version of a record on the device; ``held_us`` is when the cloud last sent it."""
+    """Committed version of a record on the device; ``held_us`` is when the cloud last sent it.
+
+    ``log_incarnation`` is that of the log in which ``lsn`` counts, if the device was told of the version
+    before it heard of this incarnation; absent: the one that it knows.
+    """
 
     key: str
     ver: int
@@ -40,6 +44,7 @@ class HeldRow(Struct, frozen=True):
     lsn: int
     table: int
     held_us: int
+    log_incarnation: str | UnsetType = UNSET
 
     @classmethod
     def of(cls, row: Row, table: int, now_us: int) -> HeldRow:
@@ -114,6 +119,8 @@ class Local:
             _, name, record = key.split("\n")
             self._rows[name, record] = row
         self.log_incarnation: str = store.get("start of back end", str) or ""
+        self.former_log_incarnations: set[str] = set()
+        """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
@@ -141,13 +148,17 @@ class Local:
     def hold_row(self, name: str, row: HeldRow) -> None:
         """Store a committed version unless a newer one, or another table of this name, is known.
 
-        Beyond ``max_rows``, the records not received for longest are evicted.
+        Versions of a later incarnation of the log than the known one are newer than those of this one. Beyond
+        ``max_rows``, the records not received for longest are evicted.
         """
         known, record_id = self.tables.get(name), (name, row.key)
         current = self._rows.get(record_id)
         if known is not None and known.number != row.table:
             return
-        if current is not None and (current.table, current.ver) > (row.table, row.ver):
+        is_later = row.log_incarnation is not UNSET and (
+            current is None or current.log_incarnation != row.log_incarnation
+        )
+        if current is not None and not is_later and (current.table, current.ver) > (row.table, row.ver):
             return
         self._store.put(f"row\n{name}\n{row.key}", row)
         self._rows.pop(record_id, None)  # to the end: received last
@@ -267,12 +278,18 @@ class Local:
         Writes based on such a version will conflict. Return in words how many entries of the log are gone
         that were seen here; empty: none.
         """
+        self.former_log_incarnations.add(self.log_incarnation)
         self.log_incarnation = log_incarnation
         self._store.put("start of back end", log_incarnation)
+        pushed = {
+            record_id: replace(row, log_incarnation=UNSET)
+            for record_id, row in self._rows.items()
+            if row.log_incarnation == log_incarnation
+        }
         lost = [
             record_id
             for record_id, row in self._rows.items()
-            if row.lsn > shared_lsn or row.table > shared_lsn
+            if row.lsn > shared_lsn or row.table > shared_lsn or row.log_incarnation is not UNSET
         ]
         for write in list(self.writes):
             record_id = write.name, write.key
@@ -296,6 +313,9 @@ class Local:
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
+        for (name, key), row in pushed.items():
+            self.hold_row(name, row)
+            self.record_seen(name, row.table, self.partition_of(name, key), row.lsn)
         if last <= shared_lsn:
             return ""
         return f"{last - shared_lsn:,}" if shared_lsn else "all"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from mudkit.systems.mud.policies.utility import Plan, PlanSource, Utility, best, freshness
 
@@ -100,6 +101,25 @@ class Planner:
     def plans(self, now_us: int, table: str, utility: Utility, cached: Answerable | None) -> list[Plan]:
         """Return the possible plans; an incomplete answer only if the utility values completeness."""
         return self._plans(now_us, table, self._local_plan(table, utility, cached))
+
+    def prefers_rest(self, now_us: int, table: str, utility: Utility, age_s: float, share: float) -> bool:
+        """Return whether to request only what the device does not hold of a query: all but a ``share``.
+
+        ``age_s`` is the age of what it holds.
+        """
+        remote = self.remote_plan(now_us, table)
+        network = _NETWORKS.get(self.network, _NETWORKS[_UNKNOWN])
+        saved_kb = share * (remote.size_kb - _REQUEST_KB)
+        rest = replace(
+            remote,
+            source="rest",
+            age_s=age_s,
+            latency_s=remote.latency_s - saved_kb / network.kb_per_s,
+            changed_share=self.changed_share(table, age_s),
+            size_kb=remote.size_kb - saved_kb,
+            radio_mj=remote.radio_mj - saved_kb * network.mj_per_kb,
+        )
+        return best([remote, rest], utility) is rest
 
     def _plans(self, now_us: int, table: str, local: Plan | None) -> list[Plan]:
         """Return the plan to ask the cloud, after the local one if there is any."""

@@ -113,6 +113,8 @@ class WritePath:
                 table.check_columns(data)
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
+        if table is not None:
+            table.check_predicate(SentPredicate.of(predicate))
         seq = self._local.writes.last_seq + 1
         key = check_key(self._own_key() if key is None else key)
         current, before = self._local.held_row(name, key), self._local.newest_write(name, key)

@@ -18,7 +18,7 @@ from mudkit.errors import ParameterError
 _FRESH_WORTH_S: Final = 1e9
 """Longer than anybody waits."""
 
-PlanSource: TypeAlias = Literal["local", "remote", "wait"]
+PlanSource: TypeAlias = Literal["local", "rest", "remote", "wait"]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -26,8 +26,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    source : {'local', 'remote', 'wait'}
-        The device, the cloud, or the cloud as soon as there is a link.
+    source : {'local', 'rest', 'remote', 'wait'}
+        The device; the device, and the cloud for the rest of the query; the cloud; or the cloud as soon as
+        there is a link.
     age_s : float
         Age of the oldest part of the answer, in seconds.
     latency_s : float
@@ -171,8 +172,9 @@ class _Freshness(Utility):
         return age_s < self.max_age_s
 
     def value(self, plan: Plan) -> float:
-        """See :class:`Utility`: all or nothing, by the age of a local answer."""
-        return _FRESH_WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0
+        """See :class:`Utility`: all or nothing, by the age of what comes from the device."""
+        is_new = plan.source in ("remote", "wait")
+        return _FRESH_WORTH_S if plan.age_s < self.max_age_s or is_new else 0.0
 
     def cost(self, plan: Plan) -> float:
         """See :class:`Utility`: the time of waiting."""
@@ -220,7 +222,7 @@ class _Matrix(Utility):
 
     def cost(self, plan: Plan) -> float:
         """See :class:`Utility`: the expected cost of a wrong decision."""
-        if plan.source == "local":
+        if plan.source in ("local", "rest"):  # the rest is asked in any case
             return self.stale_s * plan.changed_share
         return self.unnecessary_s * (1.0 - plan.changed_share)
 

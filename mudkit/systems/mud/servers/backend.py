@@ -287,6 +287,7 @@ class BackEnd:
             check_key(write.key)
             if write.data is not None:
                 table.check_columns(check_record(write.data))
+            table.check_predicate(write.predicate)
             predicate = self._check_predicate(table, write.predicate, write.claims)
         except MudkitError as error:
             return WriteResult(error=encode_error(error))

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, TableEntry, TablesState
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, Version, no_such_table_error
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
@@ -74,6 +75,18 @@ def visible_row(row: Row, table: Table) -> Row:
 def aggregate(rows: Iterable[Row], text: str) -> list[Value]:
     """Return the partial state of aggregates over some rows, which a client combines with others."""
     return list(Aggregates(text).of([record_of(row) for row in rows if row.data is not None]))
+
+
+def select_rows(rows: Sequence[Row], selection: Selection) -> list[Row]:
+    """Return what a read returns of the rows that match; deleted ones, which it names, all come first."""
+    chosen = selection.cut({row.key: (row.data, row) for row in rows if row.data is not None})
+    deleted = [row for row in rows if row.data is None]
+    if selection.columns is None:
+        return [*deleted, *chosen.values()]
+    return [
+        *deleted,
+        *(replace(row, data=selection.columns_of(row.data or {})) for row in chosen.values()),
+    ]
 
 
 class TableReplica:

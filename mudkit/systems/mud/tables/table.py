@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.checks import one_of
@@ -63,7 +63,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     at the level ``app``; None: every app with a token. ``split`` has the first keys of all partitions but the
     first. ``schema`` has the types of columns; None: any columns. ``removed`` columns read NULL; the number
     is the entry of the log with which one was added again: values of older rows read NULL still. ``number``
-    is unique also among dropped tables. ``lsn`` is the entry of the last change.
+    is unique also among dropped tables. ``lsn`` is the entry of the last change. ``writer_predicates`` False:
+    writes have none, so that all who have access see the same records; absent: they may have one.
     """
 
     name: Name
@@ -75,6 +76,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     removed: dict[str, Count | None] = field(default_factory=dict)
     number: Count = 0
     lsn: Count = 0
+    writer_predicates: bool | UnsetType = UNSET
 
     @property
     def partitions(self) -> int:
@@ -157,6 +159,17 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             remedy=did_you_mean(column, known),
         )
 
+    def check_predicate(self, predicate: SentPredicate | None) -> None:
+        """Raise ParameterError for a writer predicate in a table without them."""
+        if predicate is not None and self.writer_predicates is False:
+            raise ParameterError(
+                "The table has no writer predicates: its records are shown to all who have access.",
+                where=f"table {self.name!r}",
+                found=predicate.text[:120],
+                expected="no predicate",
+                remedy="create another table without writer_predicates=False",
+            )
+
     def visible_columns(self, version: Version) -> dict[str, Value]:
         """Return the columns of a version without those that were removed after it was written."""
         data, removed = version.data or {}, self.removed
@@ -218,9 +231,13 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             )
         acl = _check_level(properties.get("acl") or "app")
         apps, schema = properties.get("apps"), properties.get("schema")
+        writer_predicates = properties.get("writer_predicates", True)
+        if not isinstance(writer_predicates, bool):
+            raise _unusable_error("writer_predicates", repr(writer_predicates), "True or False")
         return cls(
             str.__str__(name), owner, acl, None if apps is None else _check_texts("apps", apps), split,
             None if schema is None else _check_schema("schema", schema), {}, number, number,
+            UNSET if writer_predicates else False,
         )  # fmt: skip
 
 

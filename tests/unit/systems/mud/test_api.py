@@ -199,7 +199,7 @@ def test_only_uncommitted_reads_see_pending_writes(place, jane):
     assert place.lab.world.now_us < 60_000_000
     assert [write["key"] for write in jane.pending().result()] == ["a"]
     with pytest.raises(OperationTimeout):
-        jane.read("news", "key = 'a'", "committed").result(timeout_s=60)
+        jane.read("news", "key = 'a'", "committed", offline="wait").result(timeout_s=60)
     assert written.result() == 1
     assert jane.pending().result() == []
 
@@ -282,7 +282,7 @@ def test_utility_weighs_latency_against_completeness(place, jane):
     hurried = jane.read("news", predicate, utility=latency() + completeness(30.0))
     assert hurried.result().records == {"a": {"x": 1}, "b": {"x": 1}}
     assert hurried.responded_us == hurried.invoked_us
-    patient = jane.read("news", predicate, utility=latency() + completeness(3000.0))
+    patient = jane.read("news", predicate, utility=latency() + completeness(3000.0), offline="wait")
     assert patient.result().records == {"a": {"x": 1}, "b": {"x": 1}}
     assert patient.responded_us - patient.invoked_us > 500e6
 
@@ -325,7 +325,7 @@ def test_query_contained_in_answered_query_is_answered_locally(place, jane, bob)
     bob.read("news", "topic = 'arts'").result()
     result = bob.read("news", "topic = 'arts' AND n = 1", utility=freshness(600)).result()
     assert result.source == {"a": "local"}
-    assert bob.read("news", "n = 1", utility=freshness(600)).result().source == {"a": "remote"}
+    assert bob.read("news", "n = 1").result().source == {"a": "remote"}
     other = bob.read("news", "topic = 'arts'", data={"age": 3}, utility=freshness(600)).result()
     assert other.source == {"a": "remote"}
 
@@ -391,8 +391,11 @@ def test_sync_timestamp_selects_existing_records(place, jane, bob):
     for sync in (None, 0.0, 300.0):
         changes_by_sync[sync] = listen(bob, sync_timestamp=sync)
     place.lab.run(minutes=1)
-    keys = {sync: sorted(change.key for change in changes) for sync, changes in changes_by_sync.items()}
-    assert keys == {None: [], 0.0: ["a", "b"], 300.0: ["b"]}
+    heard = {
+        sync: [(change.kind, change.key) for change in changes] for sync, changes in changes_by_sync.items()
+    }
+    a, b, synced = ("upsert", "a"), ("upsert", "b"), ("synced", "")
+    assert heard == {None: [], 0.0: [a, b, synced], 300.0: [b, synced]}
 
 
 def test_updated_reader_data_apply_to_later_writes(place, jane, bob):

@@ -88,5 +88,5 @@ def test_outage_leads_to_waiting_or_a_local_answer(place):
     begun_us = place.lab.world.now_us
     assert read_source(place, jane, cost_matrix(stale_s=5, unnecessary_s=0) + latency()) == "local"
     assert place.lab.world.now_us == begun_us
-    jane.read("news", utility=freshness(60)).result()
+    jane.read("news", utility=freshness(60), offline="wait").result()
     assert place.lab.world.now_us - begun_us > 19 * 60e6

@@ -14,6 +14,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
@@ -40,7 +41,9 @@ class Reads:
         self.connection = Connection("jane/news", None, ["gateway"], 0)
         self.connection.incarnation = "first"
         self.local = Local(self.ports, 10)
-        self.watching = ContinuousReads(self.ports, self.local, self.connection, ["server"], [])
+        self.watching = ContinuousReads(
+            self.ports, self.local, FollowedQueries(self.local), self.connection, ["server"], []
+        )
         if is_up:
             self.connection.link_up()
         self.number, self.seq = 0, 100

@@ -130,6 +130,8 @@ def test_repeated_registration_keeps_records_sent_before(harness):
     assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
     assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
     assert harness.commit("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
+    # A record that has left was removed from the cache: another registration does not remove it again.
+    assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
 
 
 def test_late_duplicate_is_answered_with_the_original_log_position(harness):
