@@ -199,6 +199,10 @@ class OperationTimeout(MudkitError, TimeoutError):
     """An operation was not answered within its virtual time."""
 
 
+class NoNetwork(MudkitError, ConnectionError):
+    """A device without a network was not to wait for one."""
+
+
 class OperationLost(MudkitError, RuntimeError):
     """The machine that was asked was killed before it answered: it may have done it, or not."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtr, stdtrit
 
 from mudkit.errors import ParameterError
 
@@ -109,14 +110,12 @@ def by_day(
     value = float(part.sum() / total)
     if days < MIN_REPETITIONS or (kind == "positive" and value == 0):
         return Interval(value, np.nan, np.nan, "value")
-    from scipy import stats
-
     off = (part - value * whole) / total
     variance = of_days = _variance_of_days(off.sum(axis=1))
     if draws > 1:
         of_draws = draws / (draws - 1) * float((off.sum(axis=0) ** 2).sum())
         variance = max(of_days, of_days + of_draws - float((off**2).sum()))
-    z = float(stats.t.ppf(0.5 + confidence / 2, days - 1))
+    z = t_quantile(0.5 + confidence / 2, days - 1)
     if kind == "share":
         cases = value * (1 - value) / variance if variance > 0 else total / draws
         if min(part.sum(), total - part.sum()) < MIN_REPETITIONS:
@@ -146,9 +145,7 @@ def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
         )
     if whole == 0:
         return Interval(np.nan, np.nan, np.nan, "value")
-    from scipy import stats
-
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = float(ndtri(0.5 + confidence / 2))
     return _wilson(part / whole, whole, z)
 
 
@@ -382,13 +379,11 @@ def risk_ahead(
 
     Parts and cases are sums by row that no clustering separates; clusters are of shape (rows,).
     """
-    from scipy import stats
-
     of_parts = parts[:, None].astype(np.int64)
     (smooth,), (se,), freedom = _smooth_shares(
         of_parts.sum(axis=0), int(cases.sum()), clusterings(of_parts, cases, *clusters)
     )
-    return float(stats.t.sf((limit - smooth) / (np.sqrt(2.0) * se), freedom))
+    return float(stdtr(freedom, (smooth - limit) / (np.sqrt(2.0) * se)))
 
 
 def _smooth_shares(
@@ -415,9 +410,7 @@ def _smooth_shares(
 
 def t_quantile(level: float, freedom: float) -> float:
     """Return a quantile of Student's distribution."""
-    from scipy import stats
-
-    return float(stats.t.ppf(level, freedom))
+    return float(stdtrit(freedom, level))
 
 
 def _cluster_variance(residuals: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:

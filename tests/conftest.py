@@ -30,14 +30,14 @@ REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared" / "data"
 
 
-# The slowest files, in this order: each worker runs one file at a time, so a slow one must not start last.
-# `make quick` leaves them out.
+# The slowest files, in this order: each worker runs one file at a time, so a slow one must not start last. The files
+# of Spark begin with the first of them, and stay on its worker. `make quick` leaves them out.
 SLOW_FILES = (
+    "spark/test_predicates.py",
     "notebooks/test_chapters.py",
     "browser/test_lab.py",
     "unit/exercises/test_scoreboard.py",
     "unit/exercises/test_grading.py",
-    "spark/test_predicates.py",
     "spark/test_jobs.py",
     "spark/test_session.py",
     "faults/test_killed_jobs.py",
@@ -94,6 +94,8 @@ SLOW_FILES = (
     "unit/systems/contrail/test_centres.py",
     "unit/sources/test_commute.py",
 )
+SPARK_FILES = ("tests/spark/", "tests/faults/test_killed_jobs.py")
+"""Files that use the session of Spark."""
 RECORDED_FIXTURES = {"cabspotting", "capmetrics", "driving_networks", "phone_log"}
 """Fixtures with recorded traces; tests that use them run only in the soak."""
 MAX_SAMPLED_PER_FILE = 3
@@ -160,11 +162,30 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["tree"] = node.config.stash[TREE_KEY]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Run the files that use the session of Spark on one worker, and every other file on any.
+
+    A session takes seconds to start and is slow at first, because its Java has yet to compile what it runs.
+    """
+    if config.option.dist != "loadfile" or config.option.soak:
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class SparkOnOneWorker(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "tests/spark" if file.startswith(SPARK_FILES) else file
+
+    return SparkOnOneWorker(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
     """Collect tests without collecting garbage, and leave what is there then out of all later collections.
 
-    A process holds millions of objects of modules and tests, which live until its end.
+    A process holds millions of objects of modules and tests, which live until its end. Later collections are rarer
+    than Python's, too: the tests are short, and hardly any of what they leave is in cycles.
     """
     gc.disable()
     try:
@@ -172,6 +193,7 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:

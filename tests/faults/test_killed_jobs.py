@@ -28,7 +28,10 @@ from mudkit.reproduce.cluster import local_cluster
 pytestmark = pytest.mark.spark
 
 KILLS = {"ingest": 10, "label_reads": 7, "label_writes": 7, "cells": 6}
-PARTS = {"ingest": 19, "label_reads": 11, "label_writes": 11, "cells": 11}
+DAYS = 10, 4
+"""Days of the trace in the soak, and in `make test`; a job has a part for each of their dates."""
+INGEST_PARTS = 19
+"""Parts of an ingest of 16 files, for any number of dates."""
 FURTHER_PARTS = {
     "ingest": [0, 1, 2, 5],
     "label_reads": [0, 1, 1, 2],
@@ -46,8 +49,8 @@ PART_S = {"ingest": 0.1, "label_reads": 0.4, "label_writes": 0.3, "cells": 0.6}
 class Chain:
     """Successive runs of a job for one output."""
 
-    def __init__(self, job: str, source: Path, out: Path) -> None:
-        self.job, self.out = job, out
+    def __init__(self, job: str, source: Path, out: Path, parts: int = INGEST_PARTS) -> None:
+        self.job, self.out, self.total_parts = job, out, parts
         self.master = "local[2]"
         options = OPTIONS.get(job, ["--dates", "1"])
         self.command = [
@@ -104,7 +107,7 @@ class Chain:
 
     def run_and_kill(self, further_parts: int, delay_s: float, victim: str) -> bool:
         """Kill a run after some further parts and a delay; return whether it was still running."""
-        target = min(len(self.parts()) + further_parts, PARTS[self.job])
+        target = min(len(self.parts()) + further_parts, self.total_parts)
         process = self.start()
         try:
             self.wait_for(process, target, delay_s)
@@ -131,9 +134,9 @@ def read_rows(path: Path) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generate a trace of ten days as 16 files in the format of the taxi archive."""
-    loaded = trace.generate(cars=16, days=10, seed=3, interval_s=60)
+def cabs(tmp_path_factory: pytest.TempPathFactory, scaled: Callable[[int, int], int]) -> Path:
+    """Generate a trace of some days as 16 files in the format of the taxi archive."""
+    loaded = trace.generate(cars=16, days=scaled(*DAYS), seed=3, interval_s=60)
     archive = tmp_path_factory.mktemp("killed") / "cabs"
     archive.mkdir()
     table = loaded.positions.sort_by([("device", "ascending"), ("ts", "ascending")])
@@ -148,10 +151,10 @@ def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(cabs: Path) -> Path:
+def folder(cabs: Path, scaled: Callable[[int, int], int]) -> Path:
     out = cabs.parent / "trace"
     trace.load(cabs, rule="trip_start").save(out)
-    assert len(list((out / "positions").iterdir())) == PARTS["cells"]
+    assert len(list_names(out / "positions")) == scaled(*DAYS) + 1
     return out
 
 
@@ -168,18 +171,19 @@ def test_killed_jobs_resume_and_give_the_same_output(
     lives = scaled(KILLS[job], 1)
     chance = random.Random(f"kills of {job}")
     out = tmp_path / "out"
-    chain = Chain(job, cabs if job == "ingest" else folder, out)
+    parts = INGEST_PARTS if job == "ingest" else len(list_names(folder / "positions"))
+    chain = Chain(job, cabs if job == "ingest" else folder, out, parts)
     lost = 0
     finished: dict[str, int] = {}
     with chain:
         for number in range(lives):
             is_last = number == lives - 1 > 0
             # Sometimes early: in the first part of a life, or before it.
-            further_parts = min(chance.choice(FURTHER_PARTS[job]), max(0, PARTS[job] - 2 - len(finished)))
+            further_parts = min(chance.choice(FURTHER_PARTS[job]), max(0, parts - 2 - len(finished)))
             further_parts = further_parts or int(number == 0)  # so that later lives find finished parts
             delay_s = chance.choice([0.0, chance.random() * PART_S[job]])
             if is_last:
-                further_parts, delay_s = PARTS[job], chance.random() * 0.02  # the last step
+                further_parts, delay_s = parts, chance.random() * 0.02  # the last step
             if not further_parts:
                 delay_s = chance.random() * 3.0  # during the start of a session
             lost += chain.run_and_kill(further_parts, delay_s, chance.choice(VICTIMS))
@@ -197,7 +201,7 @@ def test_killed_jobs_resume_and_give_the_same_output(
             process = chain.start()
             stdout, stderr = process.communicate(timeout=GUARD_S)
             assert process.returncode == 0, stderr
-            assert stderr == f"{len(finished)} of {PARTS[job]} partitions existed already\n"
+            assert stderr == f"{len(finished)} of {parts} partitions existed already\n"
             assert str(out) in stdout
             assert not [name for name in list_names(out) if name.startswith(("_job", "."))]
         assert list_names(tmp_path) == ["out"]

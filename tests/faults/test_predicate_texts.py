@@ -16,7 +16,7 @@ from predicate_fixtures import list_rows
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
 
-TEXTS = 100_000, 5_000
+TEXTS = 100_000, 2_000
 """Texts in the soak, and in `make test`."""
 MAX_S = 5.0
 """Far above the time for any text (tens of milliseconds for the worst of 8 KiB); a hang is longer."""

@@ -153,7 +153,7 @@ def test_counterexamples_are_minimal(history, name):
             assert satisfies(fewer, name)
 
 
-@examples(150)
+@examples(60)
 @given(histories(max_operations=8))
 def test_read_without_write_is_reported_only_for_orphan_reads(history):
     for name in MODELS:

@@ -102,6 +102,7 @@ def test_ingest_writes_its_tables_in_another_format(spark, source, folder, tmp_p
         pipeline.ingest(spark, source, out, rule="none")
 
 
+@pytest.mark.soak(keep=1, group="tables")
 def test_table_is_replaced_and_never_has_rows_twice(spark, folder, tmp_path, database, monkeypatch):
     """66: a job that is repeated after a kill writes no row twice; rows are counted by reading them back."""
     table = pipeline.Table(f"{database}.counts", "orc", work=tmp_path / "work")
@@ -147,6 +148,7 @@ def test_table_is_replaced_and_never_has_rows_twice(spark, folder, tmp_path, dat
     assert spark.table("lake.counts").columns == ["id"]
 
 
+@pytest.mark.soak(keep=1, group="tables")
 def test_ingest_makes_three_tables(spark, source, folder, database):
     report = pipeline.ingest(spark, source, pipeline.Table("lake.cabs"), rule="occupancy")
     assert str(report.path) == "the table lake.cabs"

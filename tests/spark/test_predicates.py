@@ -71,20 +71,20 @@ def operators(text: str) -> frozenset[str]:
 
 
 def test_fixtures_match_in_spark(spark, scaled):
-    """Evaluate all fixtures in the soak, else one of each set of operators and each result."""
+    """Evaluate all fixtures in the soak, else one of each set of operators, and every other one of odd records."""
     groups: dict[str, list[tuple[Any, ...]]] = {}
     for row in list_rows():
         groups.setdefault(to_json(row[1]) + to_json(row[2]), []).append(row)
     largest = max(groups.values(), key=len)
     frame = make_variants(spark, [{"record": largest[0][1], "receiver": largest[0][2], "auth": {}}]).cache()
-    of_each = {(operators(text), expected): (text, expected) for text, *_, expected in largest}
+    of_each = {operators(text): (text, expected) for text, *_, expected in largest}
     chosen = scaled([(text, expected) for text, *_, expected in largest], list(of_each.values()))
     for start in range(0, len(chosen), 64):
         batch = chosen[start : start + 64]
         result = evaluate_in_spark(frame, [Predicate(text) for text, _ in batch])
         for (text, expected), values in zip(batch, result, strict=True):
             assert values == [expected], text
-    edges = [row for group in groups.values() if group is not largest for row in group]
+    edges = [row for group in groups.values() if group is not largest for row in group][:: scaled(1, 2)]
     data = [{"record": record, "receiver": receiver, "auth": {}} for _, record, receiver, _ in edges]
     result = evaluate_in_spark(make_variants(spark, data), [Predicate(text) for text, *_ in edges])
     for number, (text, record, _, expected) in enumerate(edges):

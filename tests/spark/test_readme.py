@@ -47,6 +47,7 @@ OUTCOMES = {
     "lasthop-2": "[item['text'] for item in shown[0]] == ['a bridge opens'] and storm in set(shown[1]['item'])",
     "lasthop-3": "shown.data",
     "mud-1": "shown.to_dict('index') == {'a17': {'topic': 'arts'}}",
+    "mud-2": "shown == ({'a17': 'local', 'b3': 'local'}, {'a17': 1, 'b3': None}, True)",
     "predicates-1": "shown == ['ann']",
     "radiator-1": "printed.count('car-1') == 4 and set(shown['receiver']) == {'phone-00000'}",
     "reports-1": "shown['version'] == 1",

@@ -32,7 +32,8 @@ class Change:
     ----------
     kind : str
         ``upsert``: a new version of the record. ``remove``: the record no longer belongs to the read, for
-        whatever reason.
+        whatever reason. ``synced``: all existing records that the read asked for have been delivered; told
+        once, without a record.
     key : str
     record : mapping or None
     version : int
@@ -64,6 +65,9 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
         Global versions; None: pending.
     aggregates : dict or None
         Returned instead of records if the read requested them.
+    is_complete : bool
+        False: records that match may be missing, because the device answered without the cloud and does not
+        hold all of them.
     """
 
     records: dict[str, Fields] = msgspec.field(default_factory=dict)
@@ -71,6 +75,7 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
     age_s: dict[str, float] = msgspec.field(default_factory=dict)
     versions: dict[str, int | None] = msgspec.field(default_factory=dict)
     aggregates: Fields | None = None
+    is_complete: bool = True
 
     def __len__(self) -> int:
         return len(self.records)
@@ -88,7 +93,7 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
             if {type(value) for value in values} == {int, type(None)}:  # pandas converts these to floats
                 whole = [value if isinstance(value, int) else None for value in values]
                 table[name] = pd.array(whole, dtype="Int64")
-        return table.sort_index()
+        return table
 
     def _view(self) -> View:
         """Return the view of a display: the first records, or the aggregates."""
@@ -117,6 +122,8 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
             len(self.records),
         )
         notes = [f"Not shown: {words.listing(left_out)}."] if left_out else []
+        if not self.is_complete:
+            notes.append("Records may be missing: the device has answered with what it holds.")
         return View("ReadResult", {"records": len(self.records), "keys": shown}, [rows], notes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
@@ -52,7 +53,7 @@ class Judgement:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = campaign.faults.counts + campaign.trials.counts
+        self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
@@ -77,10 +78,16 @@ class Judgement:
         promises: dict[str, Callable[[], None]] = {
             "each write is applied once, and answered accordingly": lambda: self._judge_writes(rows),
             "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
+            "a write that was never sent has the version of the one that absorbed it": lambda: (
+                self._judge_absorbed(rows)
+            ),
+            "writes that have waited for a network or a delay leave together": self._judge_together,
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
             "reads show only records visible to the reader": self._judge_shown,
+            "a pending write is read at once on its own device, under every policy": self._judge_own_reads,
+            "no read shows an older version than its device was told of": self._judge_pushed,
             "a table shows no record of a dropped table of the same name": self._judge_tables,
             "no machine drops a message of another": self._judge_dropped,
             "shipped policies are followed": self._judge_policies,
@@ -90,7 +97,10 @@ class Judgement:
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
-            kept = (self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials)
+            kept = (
+                self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
+                self._judge_together,
+            )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
                 rows, since_us
@@ -272,6 +282,36 @@ class Judgement:
                     case {"v": str(value)}:
                         self._judge_values(write.operation, [value])
 
+    def _judge_own_reads(self) -> None:
+        """Check that a device has answered reads of its pending writes by itself (Mobius 4.2)."""
+        for write, read in self.campaign.work.own_reads:
+            if read.status != "ok":
+                continue  # killed, or without a valid token; reads without an answer are judged elsewhere
+            values = [record["v"] for record in read.result().records.values()]
+            if values != [write.value] or read.responded_us > read.invoked_us:
+                self.problems.append(f"{write.client} has read {values} of its own {write.value!r}: {read}")
+
+    def _judge_pushed(self) -> None:
+        """Check that what continuous reads were told is followed by no older version (Mobius 4.1)."""
+        notified: dict[str, list[tuple[int, str, int]]] = {}
+        for watch in self.campaign.work.watches:
+            if watch.table == MAIN and watch.client not in self.campaign.losses:
+                changes = zip(watch.notified, watch.notified_us, strict=True)
+                notified.setdefault(watch.client, []).extend(
+                    (at_us, change.key, change.version)
+                    for change, at_us in changes
+                    if not isinstance(change, dict) and change.kind == "upsert"
+                )
+        for read in self.campaign.work.reads:
+            if read.status != "ok" or read.call.named_arguments["table"] != MAIN:
+                continue
+            for key, version in read.result().versions.items():
+                if version is None:
+                    continue
+                for at_us, told_key, told_version in notified.get(read.process.host.name, ()):
+                    if at_us < read.invoked_us and told_key == key and told_version > version:
+                        self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
+
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         data = operation.call.named_arguments["reader"]
         for value in values:
@@ -340,7 +380,9 @@ class Judgement:
             key, kind, value, operation = write.key, write.kind, write.value, write.operation
             if operation.status == "ok":
                 row = at.get((key, operation.result()))
-                if row is None or (row["data"] or {"v": ""})["v"] != value:
+                if self._absorber(write) is not None:
+                    pass  # see :meth:`_judge_absorbed`
+                elif row is None or (row["data"] or {"v": ""})["v"] != value:
                     self.problems.append(
                         f"{value!r} of {key} was acknowledged as {operation.result()}, and is {row}"
                     )
@@ -383,7 +425,8 @@ class Judgement:
                 continue
             if operation.status == "ok":
                 row = at.get((write.key, operation.result()))
-                if row is None or (row["data"] or {"v": ""})["v"] != value:
+                given = self._absorber(write) or write
+                if row is None or (row["data"] or {"v": ""})["v"] != given.value:
                     self.problems.append(f"{value!r} was acknowledged after a restore, and is {row}")
             elif not operation.done() and not self._is_pending(write):
                 self.problems.append(f"{value!r} was never answered after a restore")
@@ -415,13 +458,63 @@ class Judgement:
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
-        """Check whether a write is listed as pending."""
+        """Check whether a write is listed as pending, or one that may have absorbed it."""
+        values = {write.value, *(later.value for later in self._blind_writes_after(write))}
         return any(
             pending["key"] == write.key
             and pending["name"] == write.table
-            and (pending["data"] or {"v": ""})["v"] == write.value
+            and (pending["data"] or {"v": ""})["v"] in values
             for pending in self.campaign.pending[write.client]
         )
+
+    def _blind_writes_after(self, write: WriteRecord) -> list[WriteRecord]:
+        """Return the writes that may have absorbed a write: later blind ones, up to a conditional one.
+
+        They are of the same record, and of the same start of the client.
+        """
+        work = self.campaign.work
+        later = [
+            other
+            for other in work.writes[work.writes.index(write) + 1 :]
+            if (other.client, other.table, other.key) == (write.client, write.table, write.key)
+            and other.operation.start_number == write.operation.start_number
+            and other.operation.responded_us != other.operation.invoked_us  # else the device refused it
+        ]
+        return list(takewhile(lambda other: other.kind == "blind", later)) if write.kind == "blind" else []
+
+    def _absorber(self, write: WriteRecord) -> WriteRecord | None:
+        """Return the last write that was answered with one, at once and with the same version, if any was."""
+        answer = write.operation.result(), write.operation.responded_us
+        with_it = [
+            other
+            for other in self._blind_writes_after(write)
+            if other.operation.status == "ok"
+            and (other.operation.result(), other.operation.responded_us) == answer
+        ]
+        return with_it[-1] if with_it else None
+
+    def _judge_absorbed(self, rows: list[dict[str, Any]]) -> None:
+        """Check that a write with the version of another one was not committed, and that this one was."""
+        times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
+        at = {(row["key"], row["ver"]): row for row in rows}
+        for write in self.campaign.work.writes:
+            operation, value = write.operation, write.value
+            if write.table != MAIN or operation.status != "ok":
+                continue
+            absorber = self._absorber(write)
+            if absorber is None:
+                continue
+            self.counts["absorbed writes, judged"] += 1
+            row = at.get((write.key, operation.result()))
+            if row is None or (row["data"] or {"v": ""})["v"] != absorber.value:
+                self.problems.append(f"{value!r} has the version of {absorber.value!r}, which is {row}")
+            if value and times[value]:
+                self.problems.append(f"{value!r} was committed, and has the version of {absorber.value!r}")
+
+    def _judge_together(self) -> None:
+        """Check that writes which have waited for a link or a timer were sent in as few messages as fit."""
+        for name in self.campaign.clients:
+            self.problems += self.campaign.sent_apart(name)
 
     def _judge_pending(self) -> None:
         """Check that devices list all stored writes, and that each is held back or follows one that is."""
@@ -466,7 +559,8 @@ class Judgement:
             if write.table != SIDE or not write.value:
                 continue
             count, operation = times[write.value], write.operation
-            if count > 1 or (operation.status == "ok" and count != 1):
+            is_absorbed = operation.status == "ok" and self._absorber(write) is not None
+            if count > 1 or (operation.status == "ok" and count != 1 - is_absorbed):
                 self.problems.append(f"{write.value!r} was acknowledged, and was committed {count} times")
             elif operation.status == "failed":
                 error = _error(operation)
@@ -531,6 +625,7 @@ class Judgement:
             if watch.table == MAIN:
                 self._judge_order(watch)
                 self.problems += _watch_problems(self.campaign, watch, rows)
+                self.problems += _first_state_problems(self.campaign, watch, rows)
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
@@ -621,6 +716,39 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
                 yield (f"{where}: {key} is {row}, and the last notification was {known}")
         elif known is not None and known.kind != "remove":
             yield (f"{where}: {key} is hidden ({row}), and the last notification was {known}")
+
+
+def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with how a continuous read was told that its first state is there.
+
+    This comes once, if existing records were asked for, and after those that were there at the call and
+    stayed visible until then.
+    """
+    where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
+    if len(watch.synced_us) > (watch.sync is not None):
+        yield (f"{where}: told {len(watch.synced_us)} times that its first state is there")
+    is_over = not watch.is_on or any(isinstance(change, dict) for change in watch.notified)
+    if is_over or watch.sync is None or watch.operation.status != "ok" or watch.client in campaign.expires_us:
+        return
+    if not watch.synced_us:
+        yield (f"{where}: never told that its first state is there")
+        return
+    if len(watch.reader_data) > 1:
+        return
+    predicate, reader = Predicate(watch.text or "TRUE"), watch.reader_data[0].data
+    keys_told = {change.key for change in watch.notified[: watch.synced_after[0]]}
+    for key in {row["key"] for row in rows} - keys_told:
+        of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= watch.synced_us[0]]
+        before = [row for row in of_key if row["ts_us"] < watch.operation.invoked_us]
+        states = [*before[-1:], *of_key[len(before) :]] if before else []
+        if states and all(
+            row["data"] is not None
+            and row["ts_us"] >= round((watch.sync or 0.0) * 1e6)
+            and predicate({**row["data"], "key": key})
+            and (row["predicate"] is None or Predicate.restore(**row["predicate"])({}, receiver=reader))
+            for row in states
+        ):
+            yield (f"{where}: told that its first state is there before it was told of {states}")
 
 
 def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequence[ReaderData]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal, get_args
 
-from mudkit.systems.mud import Artefact, Client, Cloud, freshness
+from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
+from mudkit.systems.mud.messages import Offline
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import Value
 
@@ -20,6 +21,8 @@ MAIN: Final = "t"
 """Table that exists all the time; the guarantees are checked on it."""
 SIDE: Final = "u"
 """Table that is created, altered and dropped while it is in use."""
+_SAVING: Final = energy(per_j_s=1000.0)
+"""Utility of a write that waits for others, for as long as any."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
 
 
@@ -62,10 +65,16 @@ class Watch:
     lsn: int = 0
     """Last entry of the log when the read was registered."""
     is_on: bool = True
+    synced_after: list[int] = field(default_factory=list)
+    """Number of notifications before each one that said that the first state is there."""
+    synced_us: list[int] = field(default_factory=list)
+    """Times of these."""
     max_notified: int | None = None
     """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
     """True on a restored device, where later notifications are not judged."""
+    record: Callable[[Any], None] | None = None
+    """Callback of the application."""
 
 
 @dataclass
@@ -104,17 +113,21 @@ class Work:
 
     ``groups`` is the reader data of each client. ``with_predicates``: writers hide records; ``with_side``:
     the table :data:`SIDE` exists at times. ``session_of`` returns the number of lives of a client's machine.
+    Some writes of the clients of ``may_delay`` are to save energy.
     """
 
     def __init__(
         self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
         groups: Mapping[str, str], *, with_predicates: bool, with_side: bool, now_us: Callable[[], int],
-        session_of: Callable[[str], int],
+        session_of: Callable[[str], int], may_delay: Collection[str],
     ) -> None:  # fmt: skip
         self._clients = clients
+        self._may_delay = may_delay
         self._now_us, self._session_of = now_us, session_of
         self._cloud = cloud
         self._draw = draw
+        self._added = Random(f"reads beside {len(keys)} {list(clients)}")
+        """A separate stream, so that what was added leaves the rest of a run as it is."""
         self._keys = keys
         self._groups = groups
         self._with_predicates, self.with_side = with_predicates, with_side
@@ -122,6 +135,8 @@ class Work:
         """Entries of the back end's log as they were written; those beyond its end were rolled back."""
         self.writes: list[WriteRecord] = []
         self.reads: list[Any] = []
+        self.own_reads: list[tuple[WriteRecord, Any]] = []
+        """Reads of a write at the time of its call."""
         self.watches: list[Watch] = []
         self.ships: list[Ship] = []
         self.creations: list[Any] = []
@@ -139,6 +154,8 @@ class Work:
         table = SIDE if self.with_side and draw.random() < 0.3 else MAIN
         if action == "write":
             self.write(name, table)
+            if self._added.random() < 0.3:
+                self._read_own(name)
         elif action == "delete":
             key, kind = draw.choice(self._keys), draw.choice(get_args(WriteType))
             operation = self._clients[name].delete(table, key, kind, data=self._data(name))
@@ -171,8 +188,11 @@ class Work:
         value = f"{name} {self._count}"
         is_hidden = self._with_predicates and not is_open and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
+        utility = _SAVING if name in self._may_delay and self._count % 3 == 0 else None
         record: dict[str, Value] = {"v": value, "n": self._count % 3, **({"w": padding} if padding else {})}
-        operation = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
+        operation = self._clients[name].write(
+            table, key, record, kind, predicate, utility, data=self._data(name)
+        )
         self.writes.append(WriteRecord(name, table, key, kind, value, operation))
         return operation
 
@@ -226,9 +246,14 @@ class Work:
             watch.sessions[notification.id] = session
             if before < session:  # a kill may repeat it
                 return
+            if getattr(notification, "kind", "") == "synced":
+                watch.synced_after.append(len(watch.notified))
+                watch.synced_us.append(self._now_us())
+                return
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
+        watch.record = record
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
@@ -262,7 +287,19 @@ class Work:
         self.reads.append(self._clients[name].read(
             table, text, kind, self._data(name), freshness(draw.choice([0.0, 60.0, 600.0])),
             latest=draw.random() < 0.15, aggregate=aggregate,
+            offline=self._added.choices(get_args(Offline), [4, 1, 1])[0],
         ))  # fmt: skip
+
+    def _read_own(self, name: str) -> None:
+        """Read the last write, which everybody may see, before it can have been answered."""
+        self.write(name, key=self._added.choice(self._keys), is_open=True)
+        write = self.writes[-1]
+        utility = self._added.choice([None, freshness(600.0)])
+        read = self._clients[name].read(
+            MAIN, f"key = '{write.key}'", "uncommitted", self._data(name), utility
+        )
+        self.own_reads.append((write, read))
+        self.reads.append(read)
 
     def update_reader_data(self, name: str) -> None:
         """Update the reader data of all continuous reads of a client, up to three times in succession."""
@@ -271,6 +308,30 @@ class Work:
                 data = {"group": self._draw.choice("xy")}
                 operation = self._clients[name].update_data(handle, data)
                 watch.reader_data.append(ReaderData(data, self._now_us(), operation))
+
+    def find_reads(self, name: str) -> Any:
+        """List the continuous reads of a client whose application was started again.
+
+        Return the operation. Each read whose handle the application got before gets its callback, unless the
+        device was wiped or restored since, where the handle is another read's; another start may lose the
+        call.
+        """
+        client = self._clients[name]
+        watches = {
+            watch.operation.result(): watch
+            for watch in self.watches
+            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
+        }
+
+        def listen(listing: Any) -> None:
+            for read in listing.result() if listing.status == "ok" else ():
+                watch = watches.get(read["handle"])
+                if watch is not None and watch.record is not None:
+                    client.listen(read["handle"], watch.record)
+
+        listing = client.continuous_reads()
+        listing.add_done_callback(listen)
+        return listing
 
     def _end_one(self, name: str) -> None:
         """End one continuous read of a client, if it has any."""

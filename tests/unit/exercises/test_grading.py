@@ -110,7 +110,7 @@ def test_missing_exercise_has_a_row(hand_in):
     ]
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_folder_is_searched_recursively(hand_in, tmp_path):
     hand_in(ann=RIGHT, bob="x = 1\n")
     for folder, name in (
@@ -136,7 +136,7 @@ def test_invalid_file_of_exercises_is_refused(hand_in, tmp_path):
         grade(hand_in(ann=RIGHT), judges=tmp_path / "judges.py")
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_solution_finds_files_beside_its_own(hand_in, tmp_path):
     (tmp_path / "after.txt").write_text("after")
     text = "name = open('after.txt').read()\ndef take(seen, message):\n    return message[name] == seen\n"
@@ -144,7 +144,7 @@ def test_solution_finds_files_beside_its_own(hand_in, tmp_path):
     assert row.verdict == "passed", row.problem
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_output_of_a_solution_is_not_a_verdict(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     forged = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
@@ -154,7 +154,7 @@ def test_output_of_a_solution_is_not_a_verdict(hand_in, tmp_path):
     assert table["verdict"].tolist() == ["not judged", "passed", "passed"], table["problem"].tolist()
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_processes_of_a_solution_are_ended(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
     file = hand_in(
@@ -167,14 +167,14 @@ def test_processes_of_a_solution_are_ended(hand_in, tmp_path):
     assert wait_for_exit(int((tmp_path / "pid").read_text()))
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_file_named_like_a_module_of_python_does_not_shadow_it(hand_in, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = grade(hand_in(ann=RIGHT, code="raise RuntimeError\n", random="raise RuntimeError\n"))
     assert table["verdict"].tolist() == ["passed", "not there", "not there"], table["problem"].tolist()
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_invalid_files_do_not_prevent_other_verdicts(hand_in, tmp_path):
     hand_in(ann=RIGHT)
     (tmp_path / "BOB.PY").write_text(RIGHT, encoding="utf-8")
@@ -192,7 +192,7 @@ def test_invalid_files_do_not_prevent_other_verdicts(hand_in, tmp_path):
     assert set(table.drop(["BOB.PY", "ann.py"])["verdict"]) == {"not judged"}
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_stopped_grading_leaves_no_process_running(hand_in, tmp_path):
     file = hand_in(
         ann="import os\ndef take(seen, message):\n    open('pid', 'w').write(str(os.getpid()))\n"
@@ -210,7 +210,7 @@ def test_stopped_grading_leaves_no_process_running(hand_in, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_solution_finds_files_beside_the_chapters(hand_in, tmp_path):
     text = "import os\nname = open('../data/sample/picu.yaml').read() and 'after'\n"
     text += (
@@ -222,7 +222,7 @@ def test_solution_finds_files_beside_the_chapters(hand_in, tmp_path):
     assert "nothing.yaml" in row.problem
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_piece_that_does_not_end_is_stopped(hand_in):
     file = hand_in(ann="def take(seen, message):\n    while True:\n        pass\n")
     (row,) = grade(file, within_s=1.0).itertuples()
@@ -230,7 +230,7 @@ def test_piece_that_does_not_end_is_stopped(hand_in):
     assert row.scenario == "ann sends one message to bob; nothing goes wrong."
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_code_that_does_not_end_loading_gets_no_points(hand_in):
     file = hand_in(ann="x = 0\nwhile True:\n    x += 1\ndef take(seen, message):\n    return x\n")
     (row,) = grade(file, within_s=1.0).itertuples()
@@ -340,7 +340,7 @@ def test_each_exercise_has_a_unique_piece():
     assert all(piece.isidentifier() for piece in pieces)
 
 
-@pytest.mark.soak(keep=2, group="processes")
+@pytest.mark.soak(keep=1, group="processes")
 def test_folders_of_students_give_the_names(tmp_path):
     for name in ("ann", "bob.b"):
         (tmp_path / name).mkdir()

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
+from mudkit.events import Store
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local
 from mudkit.tokens import Claims
 
+_VERIFIED: Final = "verified"
 _NOBODY: Final[Mapping[str, str]] = {}
 
 
-class Access:
-    """Access of one client to tables, by its token and by the claims that the cloud has verified."""
+class _Verified(Struct, frozen=True):
+    """Token that the cloud has verified, by its hash, and what it proves."""
 
-    def __init__(self, local: Local, connection: Connection) -> None:
+    token_hash: str
+    claims: Claims
+
+
+class Access:
+    """Access of one client to tables, by its token and by the claims that the cloud has verified.
+
+    What was verified is durable, so that an application reads without a network after a restart, too; it
+    counts for the same token only.
+    """
+
+    def __init__(self, store: Store, local: Local, connection: Connection) -> None:
+        self._store = store
         self._local = local
         self._connection = connection
         self.claims: Claims | None = None
         """Claims of this client that the cloud has verified."""
+        verified = store.get(_VERIFIED, _Verified)
+        if verified is not None and verified.token_hash == self._token_hash():
+            self.claims = verified.claims
+
+    def record_verified(self, claims: Claims) -> None:
+        """Store what the cloud has verified, if it is what the present token claims."""
+        if claims == self.claims:
+            return
+        self.claims = claims
+        if claims == self._connection.claimed:
+            self._store.put(_VERIFIED, _Verified(self._token_hash(), claims))
+
+    def _token_hash(self) -> str:
+        """Return the hash of the present token."""
+        return hashlib.sha256((self._connection.token or "").encode()).hexdigest()
 
     @property
     def is_verified(self) -> bool:

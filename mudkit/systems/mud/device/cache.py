@@ -1,7 +1,7 @@
 """Cached answers of a client: which queries it can answer from its local store, and how well.
 
-An answer is complete if all its keys are stored, or if an earlier answered query of the same reader contains
-it and nothing of that was evicted since.
+An answer is complete if all its keys are stored, or if an earlier answered query of the same reader, or the
+query of a continuous read, contains it and nothing of that was evicted since.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mudkit.errors import PredicateError
+from mudkit.predicates import Predicate
+from mudkit.predicates.containment import contains, overlap, remainder
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.connection import CoveredQuery
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
-from mudkit.systems.mud.policies.policies import Cached, Query
-from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
+from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.utility import Query
+from mudkit.systems.mud.tables.queries import asks_for_keys_only, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.wire import Fields
 
@@ -31,6 +37,11 @@ class CachedAnswer(msgspec.Struct, frozen=True):
 
     versions: dict[str, Version]
     quality: Answerable
+
+    @property
+    def is_pending(self) -> bool:
+        """True if all keys that can match have pending writes: nothing is newer."""
+        return self.quality.age_s < 0.0
 
 
 @dataclass(frozen=True)
@@ -49,9 +60,10 @@ class _AnsweredQuery:
 class Cache:
     """Queries that the cloud has answered, by which answers from the local store are judged."""
 
-    def __init__(self, local: Local, access: Access) -> None:
+    def __init__(self, local: Local, access: Access, followed: FollowedQueries) -> None:
         self._local = local
         self._access = access
+        self._followed = followed
         self._answered: list[_AnsweredQuery] = []
 
     def record_answer(
@@ -77,25 +89,40 @@ class Cache:
         """Number of answered queries that are remembered."""
         return len(self._answered)
 
-    def cached_answers(self, now_us: int) -> list[Cached]:
-        """Return the answered queries as policies see them, the oldest first."""
+    def cached_answers(self, now_us: int, context: Fields) -> list[Cached]:
+        """Return the answered queries as policies see them, the oldest first.
+
+        Those of continuous reads come last. They are answered in the present ``context``.
+        """
         return [
             Cached(answer.query, (now_us - answer.at_us) / 1e6, answer.context, len(answer.versions))
             for answer in self._answered
+        ] + [
+            Cached(
+                followed.query,
+                (now_us - followed.current_us(now_us)) / 1e6,
+                dict(context),
+                len(followed.delivered),
+            )
+            for followed in self._followed.answered()
         ]
 
     def find_answer(
-        self, now_us: int, query: Query, keys: list[str] | None, *, latest: bool
+        self, now_us: int, query: Query, keys: list[str] | None, *, only_pending: bool
     ) -> CachedAnswer | None:
-        """Return the answer from the local store; None: the predicate cannot be evaluated here.
+        """Return the answer from the local store; None: the predicate fails on a record.
 
-        ``keys`` are the only keys that can match; with ``latest`` only pending writes count.
+        ``keys`` are the only keys that can match. A record is missing if only the cloud can evaluate its
+        writer predicate. With ``only_pending``, committed versions do not count.
         """
         candidates = self._find_candidates(query, keys)
-        if latest:
+        if only_pending:
             candidates = {
                 key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
             }
+        missing = [key for key, version in candidates.items() if _needs_cloud(version)]
+        for key in missing:
+            del candidates[key]
         is_named = keys is not None
         is_all = is_named and asks_for_keys_only(query.predicate)
         try:
@@ -111,12 +138,18 @@ class Cache:
         relevant = versions if keys is None else candidates
         if keys is None or len(candidates) < len(keys):
             age_s, completeness, bias = self._quality(now_us, query, keys, relevant)
-            if latest:
+            if only_pending:
                 completeness, bias = 0.0, 0.0  # other clients may have written since
+            elif missing:
+                completeness *= len(candidates) / (len(candidates) + len(missing))
         for version in relevant.values():
             if isinstance(version, HeldRow):
-                age_s = max(age_s, (now_us - version.held_us) / 1e6)
+                age_s = max(age_s, self.age_s(now_us, query.table, version))
         return CachedAnswer(versions, Answerable(age_s, completeness, bias))
+
+    def age_s(self, now_us: int, name: str, row: HeldRow) -> float:
+        """Return the time since a held version was last known to be that of the cloud, in seconds."""
+        return (now_us - self._followed.current_us(now_us, name, row)) / 1e6
 
     def _find_candidates(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
         """Return the stored versions of some keys or the whole table: the latest, or the latest committed."""
@@ -137,12 +170,22 @@ class Cache:
     ) -> tuple[float, float, float]:
         """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
         kept = self._count_by_partition(query.table, known_keys)
-        containing = [answer for answer in self._answered if self._contains_query(answer.query, query)]
-        best = max(
-            containing, key=lambda answer: (-self._count_lost(answer).total(), answer.at_us), default=None
-        )
+        containing = [
+            *(
+                (self._count_lost(answer), answer.at_us)
+                for answer in self._answered
+                if self._contains_query(answer.query, query)
+            ),
+            *(
+                (self._count_by_partition(query.table, self._followed.missing_keys(followed)), at_us)
+                for followed in self._followed.answered(query.table)
+                if self._contains_query(followed.query, query)
+                for at_us in [followed.current_us(now_us)]
+            ),
+        ]
+        best = max(containing, key=lambda answer: (-answer[0].total(), answer[1]), default=None)
         if best is not None:
-            lost, age_s = self._count_lost(best), (now_us - best.at_us) / 1e6
+            lost, age_s = best[0], (now_us - best[1]) / 1e6
         elif keys is not None:
             lost, age_s = self._count_by_partition(query.table, set(keys) - set(known_keys)), 0.0
         else:
@@ -152,6 +195,46 @@ class Cache:
             return age_s, 1.0, 0.0
         shares = [kept[number] / (kept[number] + lost[number]) for number in kept.keys() | lost.keys()]
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
+
+    def find_covered(self, now_us: int, query: Query) -> tuple[CoveredQuery, float] | None:
+        """Return the answered query that covers most of a query, and its share; None: none covers a part.
+
+        Only answers count of which nothing was evicted since.
+        """
+        name = query.table
+        if any(_needs_cloud(row) for row in self._local.rows(name)):
+            return None
+        known = [
+            (answer.query, answer.at_us)
+            for answer in self._answered
+            if answer.query.table == name and not self._count_lost(answer)
+        ] + [
+            (followed.query, followed.current_us(now_us))
+            for followed in self._followed.answered(name)
+            if not self._followed.missing_keys(followed)
+        ]
+        shares = [
+            (overlap(query.predicate, by.predicate), at_us, by)
+            for by, at_us in known
+            if self._is_same_reader(by, query)
+        ]
+        share, at_us, by = max(shares, key=lambda one: one[:2], default=(0.0, 0, query))
+        rest = remainder(query.predicate, by.predicate) if share else None
+        if rest is None:
+            return None
+        losses = self._local.losses[name].copy()
+        return CoveredQuery(by, at_us, replace(query, predicate=rest), losses), share
+
+    def find_held(self, query: Query) -> dict[str, HeldRow] | None:
+        """Return the held records that match a query; None: only the cloud can evaluate it."""
+        try:
+            return {row.key: row for row in self._local.rows(query.table) if self.matches(query, row)}
+        except PredicateError:
+            return None
+
+    def has_lost(self, covered: CoveredQuery) -> bool:
+        """Return whether records may have been evicted since a part of a query was found covered."""
+        return bool(self._local.losses[covered.by.table] - covered.losses)
 
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:
         """Count the records of a table that were evicted since a query was answered, by partition."""
@@ -165,8 +248,23 @@ class Cache:
         """Return whether the answer to one query contains that to another, for the same reader."""
         return (
             larger.table == smaller.table
-            and larger.reader == smaller.reader
+            and self._is_same_reader(larger, smaller)
             and contains(larger.predicate, smaller.predicate)
+        )
+
+    def _is_same_reader(self, one: Query, other: Query) -> bool:
+        """Return whether the same records of a table are shown to the readers of two queries.
+
+        Other data make no difference if the table has no writer predicates, and the queries do not name them.
+        """
+        if one.reader == other.reader:
+            return True
+        table = self._local.tables.get(one.table)
+        return (
+            table is not None
+            and table.writer_predicates is False
+            and not _names_reader(one.predicate)
+            and not _names_reader(other.predicate)
         )
 
     def may_match(self, query: Query, row: HeldRow) -> bool:
@@ -192,7 +290,7 @@ class Cache:
         table = self._local.tables.get(query.table)
         writer = version.predicate
         if writer is not None:
-            if isinstance(version, HeldRow) and tables_of_sent(writer):
+            if _needs_cloud(version):
                 raise PredicateError("Only the cloud can evaluate this writer predicate.", text=writer.text)
             if not is_visible(version, query.reader, auth, table):
                 return False
@@ -201,3 +299,13 @@ class Cache:
         if is_all or query.predicate is None:
             return True
         return query.predicate(record_of(version, table), receiver=query.reader, auth=auth) is True
+
+
+def _needs_cloud(version: Version) -> bool:
+    """Return whether only the cloud can evaluate the writer predicate of a committed version."""
+    return isinstance(version, HeldRow) and bool(tables_of_sent(version.predicate))
+
+
+def _names_reader(predicate: Predicate | None) -> bool:
+    """Return whether a predicate names data of the reader."""
+    return predicate is not None and any(scope == "receiver" for scope, _ in predicate.form.names)

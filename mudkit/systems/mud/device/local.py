@@ -9,12 +9,13 @@ are hidden, or no longer match.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
@@ -31,7 +32,11 @@ _WRITES: Final = "write"
 
 
 class HeldRow(Struct, frozen=True):
-    """Committed version of a record on the device; ``held_us`` is when the cloud last sent it."""
+    """Committed version of a record on the device; ``held_us`` is when the cloud last sent it.
+
+    ``log_incarnation`` is that of the log in which ``lsn`` counts, if the device was told of the version
+    before it heard of this incarnation; absent: the one that it knows.
+    """
 
     key: str
     ver: int
@@ -40,6 +45,7 @@ class HeldRow(Struct, frozen=True):
     lsn: int
     table: int
     held_us: int
+    log_incarnation: str | UnsetType = UNSET
 
     @classmethod
     def of(cls, row: Row, table: int, now_us: int) -> HeldRow:
@@ -54,7 +60,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
     on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
-    the device knew no number.
+    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -76,6 +82,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: int | None = None
     due_us: int | Literal["never"] | None = None
     lacks_token: bool = field(name="is_refused", default=False)
+    absorbed: int = 0
 
     @property
     def lsn(self) -> float:
@@ -114,6 +121,8 @@ class Local:
             _, name, record = key.split("\n")
             self._rows[name, record] = row
         self.log_incarnation: str = store.get("start of back end", str) or ""
+        self.former_log_incarnations: set[str] = set()
+        """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
@@ -141,13 +150,17 @@ class Local:
     def hold_row(self, name: str, row: HeldRow) -> None:
         """Store a committed version unless a newer one, or another table of this name, is known.
 
-        Beyond ``max_rows``, the records not received for longest are evicted.
+        Versions of a later incarnation of the log than the known one are newer than those of this one. Beyond
+        ``max_rows``, the records not received for longest are evicted.
         """
         known, record_id = self.tables.get(name), (name, row.key)
         current = self._rows.get(record_id)
         if known is not None and known.number != row.table:
             return
-        if current is not None and (current.table, current.ver) > (row.table, row.ver):
+        is_later = row.log_incarnation is not UNSET and (
+            current is None or current.log_incarnation != row.log_incarnation
+        )
+        if current is not None and not is_later and (current.table, current.ver) > (row.table, row.ver):
             return
         self._store.put(f"row\n{name}\n{row.key}", row)
         self._rows.pop(record_id, None)  # to the end: received last
@@ -160,6 +173,22 @@ class Local:
         self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
+            self._store.delete(f"row\n{name}\n{key}")
+
+    def collect_tombstones(self, before_us: int) -> None:
+        """Remove the tombstones that were received before a time, and that no pending write replaces.
+
+        No older version of their records is on its way any more. An answer from which one is missing is still
+        complete: it has no record less.
+        """
+        old = [
+            record_id
+            for record_id, row in self._rows.items()
+            if row.data is None and row.held_us < before_us and record_id not in self._pending
+        ]
+        for name, key in old:
+            self._hashes.pop((name, key), None)
+            del self._rows[name, key]
             self._store.delete(f"row\n{name}\n{key}")
 
     def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
@@ -183,8 +212,13 @@ class Local:
         """Return the pending writes of a record, oldest first."""
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
+    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+        """Iterate over the pending writes of a record that were made after one of them, oldest first."""
+        seqs = self._pending[write.name, write.key]
+        return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
+
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the oldest pending write of a record, which alone is sent; None: it has none."""
+        """Return the oldest pending write of a record, which is decided first; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
@@ -203,9 +237,13 @@ class Local:
 
     def increment(self, counter: str) -> int:
         """Increment a durable counter, by its store key, and return it."""
-        number = (self._store.get(counter, int) or 0) + 1
+        number = self.counted(counter) + 1
         self._store.put(counter, number)
         return number
+
+    def counted(self, counter: str) -> int:
+        """Return a durable counter, by its store key: 0 before the first increment."""
+        return self._store.get(counter, int) or 0
 
     def add_write(self, write: PendingWrite) -> None:
         """Add a pending write, whose sequence number is the next one.
@@ -216,6 +254,10 @@ class Local:
         """
         self.writes.add(write)
         self._pending.setdefault((write.name, write.key), []).append(write.seq)
+
+    def absorb_write(self, write: PendingWrite) -> None:
+        """Replace the pending write with the same sequence number, which is the newest of its record."""
+        self.writes.replace(write.seq, write)
 
     def change_write(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
         """Change fields of a pending write, durably, and return it."""
@@ -267,12 +309,18 @@ class Local:
         Writes based on such a version will conflict. Return in words how many entries of the log are gone
         that were seen here; empty: none.
         """
+        self.former_log_incarnations.add(self.log_incarnation)
         self.log_incarnation = log_incarnation
         self._store.put("start of back end", log_incarnation)
+        pushed = {
+            record_id: replace(row, log_incarnation=UNSET)
+            for record_id, row in self._rows.items()
+            if row.log_incarnation == log_incarnation
+        }
         lost = [
             record_id
             for record_id, row in self._rows.items()
-            if row.lsn > shared_lsn or row.table > shared_lsn
+            if row.lsn > shared_lsn or row.table > shared_lsn or row.log_incarnation is not UNSET
         ]
         for write in list(self.writes):
             record_id = write.name, write.key
@@ -296,6 +344,9 @@ class Local:
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
+        for (name, key), row in pushed.items():
+            self.hold_row(name, row)
+            self.record_seen(name, row.table, self.partition_of(name, key), row.lsn)
         if last <= shared_lsn:
             return ""
         return f"{last - shared_lsn:,}" if shared_lsn else "all"

@@ -12,45 +12,71 @@ committed_wio   R_base, if it is fresh      the same, after all earlier writes a
                 and R = R_base              this client there
 ==============  ==========================  ============================================================
 
-Freshness is decided by a policy, or else by the read's utility (:mod:`~mudkit.systems.mud.device.cache`,
-:mod:`~mudkit.systems.mud.device.planning`). An answer that is older than what this client has seen of a
-partition is requested again.
+An uncommitted read of keys that all have pending writes is answered at once: nothing is newer. Freshness is
+decided by a policy, or else by the read's utility (:mod:`~mudkit.systems.mud.device.cache`,
+:mod:`~mudkit.systems.mud.device.planning`). Of a query that an earlier answer covers in part, the rest may be
+requested alone. An answer that is older than what this client has seen of a partition is requested again.
+Without a network a read is answered with what the device holds, as far as these rules allow it, and the
+result says whether records may be missing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from mudkit.errors import MudkitError, ParameterError, PredicateError
+from mudkit.errors import MudkitError, NoNetwork, ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
-from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
+from mudkit.systems.mud.device.connection import (
+    Answer,
+    Connection,
+    PendingAsk,
+    PendingRead,
+    ReadAnswer,
+    error_in,
+)
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
-from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
-from mudkit.systems.mud.policies.utility import Plan, freshness
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields
 
+OFFLINE: Final = "offline"
+_CHANGE_US: Final = 1_000_000
+"""Time for a change to another network."""
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
 def query_of(read: Read) -> Query:
     """Return what policies see of a read: its query."""
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
+
+
+def check_options(read: Read) -> None:
+    """Raise ParameterError for options of a read that exclude each other."""
+    if read.aggregate is not None and read.selection is not None:
+        raise ParameterError(
+            "Aggregates are of all records, not of a selection.",
+            where="aggregate",
+            found="columns, order or limit beside it",
+            expected="one of both",
+            remedy="leave columns, order and limit out",
+        )
 
 
 class ReadPath:
@@ -83,6 +109,7 @@ class ReadPath:
         """Answer a read from the local store, or request it."""
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
+        check_options(read)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
@@ -102,12 +129,17 @@ class ReadPath:
                 found=kind,
                 expected=", ".join(READ_TYPES[1:]),
             )
-        pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
+        keys, selection = keys_of(query.predicate), read.selection
+        if selection is not None and (table := self._local.tables.get(name)) is not None:
+            selection.check_columns(table)
+        pending = PendingRead(op_id, query, keys, read.latest, aggregates, read.offline, selection=selection)
         if kind == "committed_wio":
             before = self._earlier_writes(pending)
             is_first = self._order.oldest_read(name) is None
             self._order.add(op_id, pending)
             if before or not is_first:
+                if read.offline == "fail" and not self._connection.is_up:
+                    return self._fail_offline(now_us, pending)
                 self._waiting.append((pending, deque(before)))
                 return self._writes.release(now_us, before)
         return self._answer(now_us, pending)
@@ -118,16 +150,22 @@ class ReadPath:
         Only the record and the utility decide it; empty: this is another read, or the answer is not local.
         """
         predicate, name = read.predicate, read.table
-        if self._policy is not None or read.latest or read.aggregate is not None:
+        if (
+            self._policy is not None
+            or read.latest
+            or read.aggregate is not None
+            or read.selection is not None
+        ):
             return ()
         key = None if predicate is None else key_of_point_query(predicate)
         row = None if key is None else self._local.held_row(name, key)
         if row is None or row.predicate is not None:
             return ()
-        key, data, utility, age_s = row.key, row.data, read.utility, (now_us - row.held_us) / 1e6
+        key, data, utility, age_s = row.key, row.data, read.utility, self._cache.age_s(now_us, name, row)
         if utility is None or not utility.is_best(age_s):
             quality = Answerable(age_s, 1.0, 0.0)
-            if self._planner.choose_source(now_us, name, utility, quality) != "local":
+            seen = self.utility_in_context(now_us, query_of(read))
+            if self._planner.choose_source(now_us, name, seen, quality) != "local":
                 return ()
         hashed = self._local.hash_of(name, key, data)
         described = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": hashed}
@@ -142,6 +180,37 @@ class ReadPath:
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
         """Request the answer to a query that no caller waits for, so that it is cached."""
         return self._request_answer(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
+
+    def read_for(
+        self,
+        now_us: int,
+        query: Query,
+        read: Read,
+        then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]],
+    ) -> Sequence[Effect]:
+        """Answer a query, as a read would be, to a function in place of a caller."""
+        try:
+            self._access.check_table_access(now_us, query.table)
+        except MudkitError as error:
+            return then(now_us, error)
+        keys = keys_of(query.predicate)
+        pending = PendingRead(None, query, keys, read.latest, None, read.offline, then=then)
+        return self._answer(now_us, pending)
+
+    def complete_joined(
+        self,
+        now_us: int,
+        op_id: int,
+        read: Read,
+        versions: Mapping[str, Version],
+        remote: Collection[str],
+        *,
+        is_complete: bool,
+    ) -> Sequence[Effect]:
+        """Complete a read with versions that were chosen on the device."""
+        return self._build_results(
+            now_us, op_id, read.table, versions, remote, read.selection, is_complete=is_complete
+        )
 
     def refuse_waiting(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
         """Complete the reads that wait for writes with an error: those writes wait for another token."""
@@ -177,35 +246,127 @@ class ReadPath:
         """Answer a read from the local store, or request it, as the policy or else the utility decides.
 
         Without a policy's decision the utility decides; what the store cannot answer is requested in any
-        case.
+        case. Pending writes alone are the latest version, whatever a policy says. Without a network the
+        read's ``offline`` decides about what would be requested.
         """
         query = pending.query
         cached = self._find_local(now_us, pending)
+        if cached is not None and cached.is_pending:
+            return self._complete_locally(now_us, pending, cached)
         decided: str | None = None
         if self._policy is not None:
             decided = self._policy.decide(
-                query, {**self.context, "now_us": now_us}, self._cache.cached_answers(now_us)
+                query,
+                {**self.context, "now_us": now_us},
+                self._cache.cached_answers(now_us, self.context),
             )
         if decided is None:
             quality = None if cached is None else cached.quality
-            decided = self._planner.choose_source(now_us, query.table, query.utility, quality)
-        if decided != "local" or cached is None:
+            seen = self.utility_in_context(now_us, query)
+            decided = self._planner.choose_source(now_us, query.table, seen, quality)
+            if decided == "remote":
+                pending = self._find_covered(now_us, pending)
+        if decided == "local" and cached is not None:
+            return self._complete_locally(now_us, pending, cached)
+        if self._connection.is_up or pending.offline == "wait":
             return self._request_answer(now_us, pending)
-        return self._complete(now_us, pending, cached.versions, ())
+        if pending.offline == "fail":
+            return self._fail_offline(now_us, pending)
+        if cached is None:
+            return self._request_answer(now_us, pending)  # only the cloud can answer it
+        return self._complete_locally(now_us, pending, cached)
+
+    def _find_covered(self, now_us: int, pending: PendingRead) -> PendingRead:
+        """Return a read with what an answer on the device covers of it, if it pays to request the rest alone.
+
+        Without a utility, nothing on the device is fresh.
+        """
+        query = pending.query
+        if query.utility is None or pending.keys is not None or pending.selection is not None:
+            return pending
+        if not self._may_be_local(pending):
+            return pending
+        best = self._cache.find_covered(now_us, query)
+        if best is None:
+            return pending
+        covered, share = best
+        age_s = (now_us - covered.at_us) / 1e6
+        seen = self.utility_in_context(now_us, query)
+        assert seen is not None
+        if not self._planner.prefers_rest(now_us, query.table, seen, age_s, share):
+            return pending
+        return replace(pending, covered=covered)
+
+    def utility_in_context(self, now_us: int, query: Query) -> Utility | None:
+        """Return the utility of a query, whose plans show it the query and the context; None: it has none."""
+        if query.utility is None:
+            return None
+        context = {**self.context, "now_us": now_us, "network": self._planner.network_now()}
+        return InContext(query.utility, query, context)
+
+    def _complete_locally(self, now_us: int, pending: PendingRead, cached: CachedAnswer) -> Sequence[Effect]:
+        """Complete a read with an answer from the local store."""
+        is_complete = cached.quality.completeness == 1.0
+        return self._complete(now_us, pending, cached.versions, (), is_complete=is_complete)
+
+    def _fail_offline(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
+        """Complete a read, which is not to wait for a network, with an error."""
+        error = NoNetwork(
+            "The device has no network, and this read is not to wait for one.",
+            where=f"table {pending.query.table!r}",
+            found="offline='fail'",
+            expected="a network, or an answer on the device that the read's policy or utility accepts",
+            remedy="read with offline='answer' for what the device holds, or with a utility: freshness(600)",
+        )
+        return self._fail(now_us, pending, error)
+
+    def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
+        """Complete a read with an error, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, error)
+        failed = [] if pending.op_id is None else [Complete(pending.op_id, error=error)]
+        return [*failed, *self._resume_waiting(now_us, pending)]
+
+    def await_network(self) -> Sequence[Effect]:
+        """Allow reads in flight a moment after the network was lost: another one may take its place."""
+        is_any = any(pending.offline != "wait" for _, pending in self._connection.pending_reads())
+        return (SetTimer(OFFLINE, _CHANGE_US),) if is_any else ()
+
+    def end_offline(self, now_us: int) -> Sequence[Effect]:
+        """Answer or fail the reads that wait for the cloud, as they want it, if there is still no network."""
+        if self._connection.is_up:
+            return ()
+        effects: list[Effect] = []
+        for ask, pending in self._connection.pending_reads():
+            if pending.offline == "wait" or not self._connection.is_unanswered(ask.identity):
+                continue
+            cached = self._find_local(now_us, pending)
+            if pending.offline == "answer" and cached is None:
+                continue
+            effects += self._connection.settle_request(now_us, ask)
+            if pending.offline == "fail" or cached is None:
+                effects += self._fail_offline(now_us, pending)
+            else:
+                effects += self._complete_locally(now_us, pending, cached)
+        return effects
+
+    def _may_be_local(self, pending: PendingRead) -> bool:
+        """Return whether a read may be answered from the local store."""
+        query = pending.query
+        is_uncommitted = query.type == "uncommitted"
+        return (
+            pending.aggregates is None
+            and (is_uncommitted or (self._access.is_verified and not pending.latest))
+            and self._has_columns(query)  # the table may have an unknown column by now
+            and not tables_of(query.predicate)  # only the cloud has the joined records
+        )
 
     def _find_local(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
         """Return the local answer; None: it is not allowed or not possible."""
-        if pending.aggregates is not None or (
-            not self._access.is_verified and pending.query.type != "uncommitted"
-        ):
+        if not self._may_be_local(pending):
             return None
-        if pending.latest and pending.query.type != "uncommitted":
-            return None
-        if not self._has_columns(pending.query):
-            return None  # the table may have this column by now
-        if tables_of(pending.query.predicate):
-            return None  # only the cloud has the joined records
-        cached = self._cache.find_answer(now_us, pending.query, pending.keys, latest=pending.latest)
+        only_pending = pending.latest or not self._access.is_verified
+        cached = self._cache.find_answer(now_us, pending.query, pending.keys, only_pending=only_pending)
         return None if cached is None or (pending.latest and cached.quality.completeness < 1.0) else cached
 
     def _has_columns(self, query: Query) -> bool:
@@ -221,8 +382,8 @@ class ReadPath:
     # -- from the cloud
 
     def build_request(self, pending: PendingRead) -> ReadRequest:
-        """Build the request of a read as of now."""
-        query = pending.query
+        """Build the request of a read as of now, or of what remains of a covered one."""
+        query = pending.query if pending.covered is None else pending.covered.rest
         return ReadRequest(
             name=query.table,
             table=self._local.table_number_of(query.table),
@@ -232,7 +393,18 @@ class ReadPath:
             aggregate=None if pending.aggregates is None else pending.aggregates.text,
             latest=pending.latest,
             seen_lsns=self._local.seen_lsns(query.table),
+            selection=self._selection_to_request(pending),
         )
+
+    def _selection_to_request(self, pending: PendingRead) -> Selection | UnsetType:
+        """Return what is requested of the records: as many more as pending writes may take away from them."""
+        selection = pending.selection
+        if selection is None:
+            return UNSET
+        if selection.limit is None or pending.query.type != "uncommitted":
+            return selection
+        more = len(self._local.pending_keys(pending.query.table))
+        return replace(selection, limit=selection.limit + more)
 
     def _request_answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Send the request of a read to a gateway."""
@@ -244,14 +416,15 @@ class ReadPath:
         """Process the complete answer of the cloud: store the versions, and complete the read."""
         error = error_in(last)
         if error is not None:
-            problem = decode_error(error)
-            failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
-            return [*failed, *self._resume_waiting(now_us, pending)]
+            return self._fail(now_us, pending, decode_error(error))
         assert isinstance(last, PartsComplete)
-        query, name = pending.query, pending.query.table
+        covered = pending.covered
+        query, name = pending.query if covered is None else covered.rest, pending.query.table
         table = self._local.store_table(last.table)
         if table.number != last.table.number:
             return self._request_answer(now_us, pending)  # the answer is from a table that was dropped since
+        if covered is not None and self._cache.has_lost(covered):
+            return self._request_answer(now_us, replace(pending, covered=None))
         seen_lsns = self._local.seen_lsns(name)
         partitions = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
@@ -264,27 +437,60 @@ class ReadPath:
         self._record_seen(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
-        for row in list(self._local.rows(name)):
+        is_whole = self._is_whole(ask, parts)
+        for row in list(self._local.rows(name)) if is_whole else ():
             if row.key in versions or table.partition_of(row.key) not in partitions:
                 continue
             if row.data is None or self._cache.may_match(query, row):
                 self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
         losses = self._local.losses[name].copy()  # storing the new rows may evict some of them
+        has_columns = pending.selection is not None and pending.selection.columns is not None
         known: dict[str, int] = {}
         for key, version in versions.items():
             assert isinstance(version, HeldRow)
-            self._local.hold_row(name, version)
+            if not has_columns:
+                self._local.hold_row(name, version)
             known[key] = version.ver
+        if not is_whole:
+            return self._complete_remotely(now_us, pending, versions, known)
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
             self._planner.record_comparison(name, compared[0], has_changed=compared[1])
-        self._planner.record_answer_size(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
-        if query.type == "uncommitted":
+        if covered is None:
+            self._planner.record_answer_size(
+                name, sum(size_bytes(part) for part in ask.parts.values()) / 1000
+            )
+        else:
+            rows_held = self._cache.find_held(pending.query)
+            if rows_held is None or self._local.losses[name] != losses:
+                return self._request_answer(now_us, replace(pending, covered=None))
+            versions = {**rows_held, **versions}
+            vers = {key: version.ver for key, version in versions.items() if isinstance(version, HeldRow)}
+            self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
+        return self._complete_remotely(now_us, pending, versions, known)
+
+    def _is_whole(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> bool:
+        """Return whether an answer has all columns of all records that match: no limit has cut it."""
+        request = ask.request
+        assert isinstance(request, ReadRequest)
+        selection = request.selection
+        if selection is UNSET:
+            return True
+        limit = selection.limit
+        return selection.columns is None and (
+            limit is None or all(part.rows is UNSET or len(part.rows) < limit for part in parts)
+        )
+
+    def _complete_remotely(
+        self, now_us: int, pending: PendingRead, versions: dict[str, Version], remote: Collection[str]
+    ) -> Sequence[Effect]:
+        """Complete a read with versions of the cloud, below pending ones if it is uncommitted."""
+        if pending.query.type == "uncommitted":
             try:
                 self._put_pending(pending, versions)
             except PredicateError as problem:
-                return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
-        return self._complete(now_us, pending, versions, known)
+                return self._fail(now_us, pending, problem)
+        return self._complete(now_us, pending, versions, remote)
 
     def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
         """Store up to which log positions the parts of an answer have shown the partitions."""
@@ -316,35 +522,64 @@ class ReadPath:
                 versions[key] = write
 
     def _complete(
-        self, now_us: int, pending: PendingRead, versions: Mapping[str, Version], remote: Collection[str]
+        self,
+        now_us: int,
+        pending: PendingRead,
+        versions: Mapping[str, Version],
+        remote: Collection[str],
+        *,
+        is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read with versions, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, ReadAnswer(versions, remote, is_complete))
         if pending.op_id is None:
             return ()
-        effects = self._build_results(now_us, pending.op_id, pending.query.table, versions, remote)
+        effects = self._build_results(
+            now_us, pending.op_id, pending.query.table, versions, remote, pending.selection,
+            is_complete=is_complete,
+        )  # fmt: skip
         return [*effects, *self._resume_waiting(now_us, pending)]
 
     def _build_results(
-        self, now_us: int, op_id: int, name: str, versions: Mapping[str, Version], remote: Collection[str]
+        self,
+        now_us: int,
+        op_id: int,
+        name: str,
+        versions: Mapping[str, Version],
+        remote: Collection[str],
+        selection: Selection | None,
+        *,
+        is_complete: bool,
     ) -> Sequence[Effect]:
-        """Return the result of a read, and record the versions."""
+        """Return the result of a read, and record the versions, unless only some columns are returned."""
         effects: list[Effect] = []
-        result = ReadResult()
+        result = ReadResult(is_complete=is_complete)
         table, hash_of = self._local.tables.get(name), self._local.hash_of
-        for key in sorted(versions):
+        if selection is not None:
+            deleted = {key: version for key, version in versions.items() if version.data is None}
+            present = {
+                key: (columns_of(version, table), version)
+                for key, version in versions.items()
+                if version.data is not None
+            }
+            versions = deleted | selection.cut(present)
+        for key in sorted(versions) if selection is None else versions:
             version = versions[key]
-            data, number, held_us = version.data, None, now_us
+            data, number, age_s = version.data, None, 0.0
             if isinstance(version, HeldRow):
-                number, held_us = version.ver, version.held_us
-            row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
-            effects.append(Record("operations", row))
+                number, age_s = version.ver, self._cache.age_s(now_us, name, version)
+            if selection is None or selection.columns is None:
+                row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
+                effects.append(Record("operations", row))
             if data is None:
                 continue
             is_whole = table is None or not table.removed
-            result.records[key] = copy_record(data if is_whole else columns_of(version, table))
+            record = data if is_whole else columns_of(version, table)
+            result.records[key] = copy_record(record if selection is None else selection.columns_of(record))
             result.versions[key] = number
             result.source[key] = "remote" if key in remote and number is not None else "local"
-            result.age_s[key] = (now_us - held_us) / 1e6
+            result.age_s[key] = age_s
         effects.append(Complete(op_id, result))
         return effects
 
@@ -416,8 +651,9 @@ class Prefetching:
         gap_us = (habit.last_us - habit.first_us) / (habit.times - 1)
         due_us = max(habit.last_us + gap_us - now_us, 0.0)
         then_us = now_us + round(due_us)
-        cached = self._cache.find_answer(then_us, query, keys_of(query.predicate), latest=False)
-        utility = query.utility if query.utility is not None else freshness(0.0)
+        cached = self._cache.find_answer(then_us, query, keys_of(query.predicate), only_pending=False)
+        seen = self._reads.utility_in_context(now_us, query)
+        utility = freshness(0.0) if seen is None else seen
         plans = self._planner.plans(now_us, query.table, utility, None if cached is None else cached.quality)
         changed = self._planner.changed_share(query.table, due_us / 1e6)
         fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)

@@ -266,8 +266,10 @@ class Gateway:
             checked.schema is not None for checked in tables
         ):
             predicate = None if what.predicate is None else what.predicate.predicate()
-            text = what.aggregate if isinstance(what, ReadRequest) else None
+            text = what.aggregate or None
             check_names(table, predicate, None if text is None else Aggregates(text), joined)
+            if isinstance(what, ReadRequest) and what.selection is not UNSET:
+                what.selection.check_columns(table)
 
     def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
         """Build the message of a write for the processor of its record's partition."""
@@ -313,6 +315,7 @@ class Gateway:
                     latest=read.latest or has_joined,
                     min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
                     log_incarnation=request.ask.log_incarnation,
+                    selection=read.selection,
                 ),
             )
             for partition in partitions

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.mud.messages import (
@@ -19,7 +21,7 @@ from mudkit.systems.mud.messages import (
     encode_error,
 )
 from mudkit.systems.mud.servers.log_follower import LogFollower
-from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
+from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of, select_rows
 from mudkit.systems.mud.tables.table import no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 
@@ -50,6 +52,8 @@ def answer_read(
         table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it
         predicate = None if read.predicate is None else read.predicate.predicate()
         rows = copy.select(table, read.partition, predicate, read.keys, read.reader, read.auth)
+        if read.selection is not UNSET:
+            rows = select_rows(rows, read.selection)
         if read.aggregate is None:
             part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, rows=rows)
         else:

@@ -1,4 +1,4 @@
-"""Static analysis of queries: possible keys, containment, joined tables, and unknown names."""
+"""Static analysis of queries: possible keys, joined tables, and unknown names."""
 
 from __future__ import annotations
 
@@ -59,19 +59,6 @@ def key_of_point_query(predicate: Predicate) -> str | None:
     slot = _point_query_slot(predicate.form)
     key = None if slot is None else predicate.constants[slot]
     return key if type(key) is str else None
-
-
-def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
-    """Return whether every record that ``smaller`` matches is certain to match ``larger``.
-
-    It is certain if all conditions of the conjunction ``larger`` are conditions of ``smaller``.
-    """
-    if larger is None:
-        return True
-    if smaller is None:
-        return False
-    known = {_canonical(part, smaller) for part in _conditions(smaller.form)}
-    return all(_canonical(part, larger) in known for part in _conditions(larger.form))
 
 
 def check_names(
@@ -168,30 +155,6 @@ def _table_arguments(form: Form) -> tuple[Node, ...]:
 def _conditions(form: Form) -> tuple[Node, ...]:
     """Return the conditions of a conjunction; of any other form, the form itself."""
     return form.root.args if isinstance(form.root, And) else (form.root,)
-
-
-def _canonical(part: Node, predicate: Predicate) -> str:
-    """Return a condition as text with its constants in place, wherever it stands in the predicate."""
-    if isinstance(part, Constant):
-        constant = predicate.constants[part.slot]
-        if isinstance(constant, Members):
-            members = (constant.numbers, constant.strings, constant.booleans, constant.points)
-            return f"in {[sorted(kind) for kind in members]} {constant.kinds}"
-        return f"constant {constant!r}"
-    fields = {name: getattr(part, name) for name in part.__dataclass_fields__ if name != "at"}
-    inner = []
-    for name, value in fields.items():
-        if isinstance(value, tuple):
-            inner.append(
-                name
-                + "="
-                + ",".join(
-                    _canonical(item, predicate) if hasattr(item, "at") else repr(item) for item in value
-                )
-            )
-        else:
-            inner.append(f"{name}={_canonical(value, predicate) if hasattr(value, 'at') else repr(value)}")
-    return f"{type(part).__name__}({'; '.join(inner)})"
 
 
 @functools.lru_cache(maxsize=4096)

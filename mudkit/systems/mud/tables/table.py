@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
+from zlib import crc32
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.checks import one_of
@@ -30,6 +31,8 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 """Types of columns, and classes of their values; ``any`` accepts all values."""
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
+_BUCKETS: Final = 16
+"""Least number of buckets of keys of a table with fewer partitions, rounded down to a multiple of these."""
 
 
 class Version(Protocol):
@@ -63,7 +66,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     at the level ``app``; None: every app with a token. ``split`` has the first keys of all partitions but the
     first. ``schema`` has the types of columns; None: any columns. ``removed`` columns read NULL; the number
     is the entry of the log with which one was added again: values of older rows read NULL still. ``number``
-    is unique also among dropped tables. ``lsn`` is the entry of the last change.
+    is unique also among dropped tables. ``lsn`` is the entry of the last change. ``writer_predicates`` False:
+    writes have none, so that all who have access see the same records; absent: they may have one.
     """
 
     name: Name
@@ -75,6 +79,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     removed: dict[str, Count | None] = field(default_factory=dict)
     number: Count = 0
     lsn: Count = 0
+    writer_predicates: bool | UnsetType = UNSET
 
     @property
     def partitions(self) -> int:
@@ -84,6 +89,27 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     def partition_of(self, key: str) -> int:
         """Return the index of the partition of a key."""
         return bisect_right(self.split, key)
+
+    def buckets_of(self, keys: Iterable[str]) -> dict[int, list[str]]:
+        """Return keys by bucket, sorted; a bucket holds keys of one partition only.
+
+        The number of buckets depends on the partitions alone: about 16, or one of each partition.
+        """
+        per_partition = self._buckets_per_partition
+        buckets: dict[int, list[str]] = {}
+        for key in sorted(keys):
+            bucket = self.partition_of(key) * per_partition + crc32(key.encode()) % per_partition
+            buckets.setdefault(bucket, []).append(key)
+        return buckets
+
+    def partition_of_bucket(self, bucket: int) -> int:
+        """Return the index of the partition that has the keys of a bucket."""
+        return bucket // self._buckets_per_partition
+
+    @property
+    def _buckets_per_partition(self) -> int:
+        """Number of buckets of each partition."""
+        return max(1, _BUCKETS // self.partitions)
 
     def has_partitions(self, number: int, partitions: Sequence[int]) -> bool:
         """Return whether a number is this table's, and it has these partitions."""
@@ -157,6 +183,17 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             remedy=did_you_mean(column, known),
         )
 
+    def check_predicate(self, predicate: SentPredicate | None) -> None:
+        """Raise ParameterError for a writer predicate in a table without them."""
+        if predicate is not None and self.writer_predicates is False:
+            raise ParameterError(
+                "The table has no writer predicates: its records are shown to all who have access.",
+                where=f"table {self.name!r}",
+                found=predicate.text[:120],
+                expected="no predicate",
+                remedy="create another table without writer_predicates=False",
+            )
+
     def visible_columns(self, version: Version) -> dict[str, Value]:
         """Return the columns of a version without those that were removed after it was written."""
         data, removed = version.data or {}, self.removed
@@ -218,9 +255,13 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             )
         acl = _check_level(properties.get("acl") or "app")
         apps, schema = properties.get("apps"), properties.get("schema")
+        writer_predicates = properties.get("writer_predicates", True)
+        if not isinstance(writer_predicates, bool):
+            raise _unusable_error("writer_predicates", repr(writer_predicates), "True or False")
         return cls(
             str.__str__(name), owner, acl, None if apps is None else _check_texts("apps", apps), split,
             None if schema is None else _check_schema("schema", schema), {}, number, number,
+            UNSET if writer_predicates else False,
         )  # fmt: skip
 
 

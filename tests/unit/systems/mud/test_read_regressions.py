@@ -243,7 +243,7 @@ def test_late_outcome_of_a_write_does_not_bring_back_what_was_replaced() -> None
     assert not write.done()
     assert write.result() == 1
     place.lab.faults.cut("jane")
-    read = jane.read("news", "key = 'a'", utility=FRESH)
+    read = jane.read("news", "key = 'a'", utility=FRESH, offline="wait")
     place.lab.run(seconds=5)
     place.lab.faults.mend("jane")
     assert read.result().versions == {"a": 2}

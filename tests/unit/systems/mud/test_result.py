@@ -23,11 +23,11 @@ NEWS = ReadResult(
 def test_frame_has_a_row_for_each_record():
     frame = NEWS.to_pandas()
     assert len(NEWS) == 2
-    assert list(frame.index) == ["a", "b"]
+    assert list(frame.index) == ["b", "a"]  # in the order of the result
     assert frame.index.name == "key"
     assert set(frame.columns) == {"topic", "n"}
     assert frame.loc["b", "n"] == 2
-    assert frame["n"].isna().to_list() == [True, False]
+    assert frame["n"].isna().to_list() == [False, True]
     assert str(frame["n"].dtype) == "Int64"
 
 

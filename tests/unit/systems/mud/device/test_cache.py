@@ -11,8 +11,9 @@ from mudkit.predicates.functions import remove
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import Connection
+from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.queries import keys_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
@@ -39,7 +40,9 @@ class Device:
         self.local = Local(ports(), max_rows)
         table = Table.create("t", "app", {"acl": "public", "split": ["m"]}, 1)
         self.local.store_table(table)
-        self.cache = Cache(self.local, Access(self.local, Connection("ann/app", None, ["gateway"], 0)))
+        access = Access(ports().store, self.local, Connection("ann/app", None, ["gateway"], 0))
+        self.followed = FollowedQueries(self.local)
+        self.cache = Cache(self.local, access, self.followed)
 
     def answer(self, text, *rows, at_us=0):
         losses = self.local.losses["t"].copy()
@@ -48,9 +51,9 @@ class Device:
         versions = {version.key: version.ver for version in rows}
         return self.cache.record_answer(at_us, make_query(text), {}, versions, losses)
 
-    def find(self, text, kind="committed", at_us=MINUTE_US, latest=False, **reader):
+    def find(self, text, kind="committed", at_us=MINUTE_US, only_pending=False, **reader):
         query = make_query(text, kind, **reader)
-        return self.cache.find_answer(at_us, query, keys_of(query.predicate), latest=latest)
+        return self.cache.find_answer(at_us, query, keys_of(query.predicate), only_pending=only_pending)
 
 
 @pytest.fixture
@@ -124,25 +127,25 @@ def test_pending_writes_count_for_uncommitted_reads_only(device):
     assert result.quality.age_s < 0
 
 
-def test_latest_is_complete_only_for_pending_writes(device):
+def test_pending_writes_alone_are_complete_only_for_their_keys(device):
     device.answer(None, make_row("a"), make_row("b"))
     device.local.add_write(make_write("a", 7))
-    assert device.find("key = 'a'", "uncommitted", latest=True).quality.completeness == 1.0
-    assert device.find("key = 'b'", "uncommitted", latest=True).quality.completeness == 0.0
-    assert device.find(None, "uncommitted", latest=True).quality.completeness == 0.0
+    assert device.find("key = 'a'", "uncommitted", only_pending=True).quality.completeness == 1.0
+    assert device.find("key = 'b'", "uncommitted", only_pending=True).quality.completeness == 0.0
+    assert device.find(None, "uncommitted", only_pending=True).quality.completeness == 0.0
 
 
 def test_record_answer_compares_with_previous_answer(device):
     assert device.answer("n > 0", make_row("a")) is None
     assert device.answer("n > 0", make_row("a"), at_us=MINUTE_US) == (60.0, False)
     assert device.answer("n > 0", make_row("a"), make_row("b"), at_us=3 * MINUTE_US) == (120.0, True)
-    assert [query.age_s for query in device.cache.cached_answers(4 * MINUTE_US)] == [60.0]
+    assert [query.age_s for query in device.cache.cached_answers(4 * MINUTE_US, {})] == [60.0]
 
 
 def test_number_of_answered_queries_is_bounded(device):
     for number in range(100):
         device.answer(f"n = {number}", at_us=number)
-    assert len(device.cache.cached_answers(100)) == 64
+    assert len(device.cache.cached_answers(100, {})) == 64
     assert device.find("n = 35").quality.completeness == 0.0
     assert device.find("n = 36").quality.completeness == 1.0
 
@@ -177,7 +180,7 @@ def test_no_local_answer_when_the_predicate_fails(device):
         remove("inverse")
 
 
-def test_no_local_answer_when_a_writer_predicate_needs_the_cloud(device):
+def test_records_whose_writer_predicate_needs_the_cloud_are_missing(device):
     by_table = Predicate("lookup('people', auth.user, 'n') = 1")
     device.answer(
         "n >= 0",
@@ -185,8 +188,11 @@ def test_no_local_answer_when_a_writer_predicate_needs_the_cloud(device):
         make_row("b"),
         make_row("z", predicate=(Predicate("TRUE"))),
     )
-    assert device.find("n >= 0") is None
-    assert device.find("key = 'a'") is None
+    answer = device.find("n >= 0")
+    assert answer.versions.keys() == {"b", "z"}
+    assert quality_of(answer)[1] == 2 / 3
+    assert device.find("key = 'a'").versions == {}
+    assert quality_of(device.find("key = 'a'"))[1] == 0.0
     assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}
     assert device.cache.may_match(make_query("n >= 0"), make_row("a", predicate=by_table))
     pending = replace(make_write("a", 1), predicate=SentPredicate.of(by_table))

@@ -7,9 +7,10 @@ import pytest
 from mud_place import Place
 
 from mudkit import Lab
-from mudkit.errors import ParameterError
+from mudkit.errors import NoNetwork, ParameterError
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, bandwidth, energy, freshness
-from mudkit.systems.mud.policies.policies import NEVER, Expected, Query
+from mudkit.systems.mud.policies.policies import NEVER, Expected
+from mudkit.systems.mud.policies.utility import Query
 
 FRESH = freshness(600)
 
@@ -74,7 +75,7 @@ def test_unknown_read_type_is_refused_with_a_suggestion(jane):
 def test_committed_wio_reads_are_answered_in_order(lab, jane):
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
-    first = jane.read("news", "key = 'a'", "committed_wio")
+    first = jane.read("news", "key = 'a'", "committed_wio", offline="wait")
     second = jane.read("news", "key = 'a'", "committed_wio", utility=FRESH)
     assert not is_answered(lab, second)
     lab.faults.mend("jane")
@@ -86,7 +87,7 @@ def test_committed_wio_reads_of_another_table_do_not_wait(lab, jane):
     jane.create("other").result()
     jane.write("news", "a", {"n": 1}).result()
     lab.faults.cut("jane")
-    assert not is_answered(lab, jane.read("other", "key = 'a'", "committed_wio"))
+    assert not is_answered(lab, jane.read("other", "key = 'a'", "committed_wio", offline="wait"))
     assert is_answered(lab, jane.read("news", "key = 'a'", "committed_wio", utility=FRESH))
 
 
@@ -105,14 +106,99 @@ def test_latest_is_answered_locally_only_for_pending_writes(lab, jane, bob):
 
 
 def test_only_pending_writes_are_read_before_token_verification(lab, jane):
+    """A token that the cloud has verified speaks for no other one, not even of the same user."""
     jane.write("news", "a", {"n": 1}).result()
-    lab.faults.kill("jane")
     lab.faults.cut("jane")
+    lab.run(seconds=1)
+    assert is_answered(lab, jane.renew(lab.token("jane", "news", hours=30)))
+    lab.faults.kill("jane")
     lab.faults.restart("jane")
     lab.run(seconds=1)
     jane.write("news", "b", {"n": 2})
     assert is_answered(lab, jane.read("news", "key = 'b'", "uncommitted"))
     assert not is_answered(lab, jane.read("news", "key = 'a'", "committed", utility=FRESH))
+    everything = jane.read("news", type="uncommitted")
+    assert is_answered(lab, everything)
+    assert everything.result().records == {"b": {"n": 2}}
+    assert not everything.result().is_complete
+
+
+def test_restarted_application_reads_without_a_network(lab, jane):
+    """Mobius 2: the local store is there without a network; its token was verified before the restart."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.faults.kill("jane")
+    lab.faults.restart("jane")
+    lab.run(seconds=1)
+    read = jane.read("news", "key = 'a'")
+    assert is_answered(lab, read)
+    assert read.result().records == {"a": {"n": 1}}
+
+
+def test_reads_without_a_network_say_what_may_be_missing(lab, jane, bob):
+    """Mobius 4.2: what is held, with its age; records that the device does not hold may be missing."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.run(minutes=5)
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    for kind in ("committed", "uncommitted", "committed_wio"):
+        named, everything = jane.read("news", "key = 'a'", kind), jane.read("news", type=kind)
+        assert is_answered(lab, named)
+        assert is_answered(lab, everything)
+        assert (named.result().is_complete, everything.result().is_complete) == (True, False)
+        for result in (named.result(), everything.result()):
+            assert (result.records, result.source) == ({"a": {"n": 1}}, {"a": "local"})
+            assert 300 < result.age_s["a"] < 310
+    assert "may be missing" in everything.result()._repr_html_()
+
+
+def test_read_in_flight_is_answered_when_the_network_goes(lab, jane):
+    jane.write("news", "a", {"n": 1}).result()
+    patient, hasty, failing = (
+        jane.read("news", "key = 'a'", offline=offline) for offline in ("wait", "answer", "fail")
+    )
+    lab.run(seconds=0.001)
+    lab.faults.change_network("jane", "lte")  # a moment without a network
+    lab.faults.cut("jane")
+    lab.run(seconds=0.5)
+    assert not hasty.done()
+    lab.run(seconds=0.6)
+    assert not patient.done()
+    assert hasty.result().source == {"a": "local"}
+    with pytest.raises(NoNetwork, match="offline='answer'"):
+        failing.result()
+    lab.faults.mend("jane")
+    assert patient.result().source == {"a": "remote"}
+
+
+def test_committed_wio_waits_for_earlier_writes_without_a_network(lab, jane):
+    """Mobius 4.2: it returns R_base only if R = R_base."""
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    jane.write("news", "a", {"n": 2})
+    waiting = jane.read("news", "key = 'a'", "committed_wio")
+    assert not is_answered(lab, waiting)
+    with pytest.raises(NoNetwork):
+        jane.read("news", "key = 'a'", "committed_wio", offline="fail").result()
+    lab.faults.mend("jane")
+    assert waiting.result().records == {"a": {"n": 2}}
+
+
+def test_reads_that_only_the_cloud_can_answer_wait_for_a_network(lab, jane):
+    jane.write("news", "a", {"n": 1}).result()
+    lab.faults.cut("jane")
+    lab.run(seconds=1)
+    waiting = [
+        jane.read("news", aggregate="count(*)"),
+        jane.read("news", latest=True),
+        jane.read("news", "lookup('news', key, 'n') = 1"),
+    ]
+    lab.run(minutes=5)
+    assert [read.done() for read in waiting] == [False] * 3
+    lab.faults.mend("jane")
+    assert [len(read.result()) for read in waiting[1:]] == [1, 1]
+    assert waiting[0].result().aggregates == {"count(*)": 1}
 
 
 def test_stored_records_that_do_not_match_are_not_returned(jane):
@@ -247,7 +333,7 @@ def test_habits_refuse_unusable_parameters(parameters):
         Habits(**parameters)
 
 
-def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, **client):
+def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, offline="answer", **client):
     """Read the news periodically; return the source and wait of each answer, and the bill."""
     place = Place()
     ann = place.client("ann", **client)
@@ -257,7 +343,7 @@ def read_periodically(reads=6, every_min=30, utility=None, outage_at=None, **cli
     for number in range(reads):
         if number == outage_at:
             place.lab.faults.cut("ann", minutes=every_min / 2)
-        read = ann.read("news", "x > 0", utility=utility or freshness(300))
+        read = ann.read("news", "x > 0", utility=utility or freshness(300), offline=offline)
         read.result()
         answers.append((read.result().source["a"], (read.responded_us - read.invoked_us) / 1e6))
         place.lab.run(minutes=every_min)
@@ -282,7 +368,7 @@ def test_prefetches_are_billed():
 def test_prefetched_answer_is_available_without_a_link():
     prefetched, _ = read_periodically(prefetch_policy=Habits(), outage_at=5)
     assert prefetched[5] == ("local", 0.0)
-    without, _ = read_periodically(outage_at=5)
+    without, _ = read_periodically(outage_at=5, offline="wait")
     assert without[5][0] == "remote"
     assert without[5][1] > 800
 
@@ -318,3 +404,183 @@ def test_answer_that_stays_fresh_is_not_prefetched():
 def test_always_remote_policy_ignores_prefetched_answers():
     answers, _ = read_periodically(prefetch_policy=Habits(), read_policy=AlwaysRemote())
     assert [source for source, _ in answers] == ["remote"] * 6
+
+
+# -- queries that are covered in part
+
+
+@pytest.fixture
+def towns(lab, jane, bob):
+    """Return Jane and Bob's table of ten towns, from latitude 0 to 9."""
+    bob.create("towns").result()
+    for lat in range(10):
+        bob.write("towns", f"t{lat}", {"lat": lat, "name": "x" * 50}).result()
+    return jane
+
+
+def count_received_bytes(lab):
+    return lab.bill().query("device == 'jane' and direction == 'down'")["bytes"].sum()
+
+
+def test_rest_of_a_covered_query_alone_is_requested(lab, towns):
+    """Mobius 8: what is held is used, the cloud is asked for the rest, and the answer joins both."""
+    whole, part = "lat BETWEEN 2 AND 8", "lat BETWEEN 4 AND 6"
+    assert len(towns.read("towns", part).result()) == 3
+    before = count_received_bytes(lab)
+    result = towns.read("towns", whole, utility=FRESH).result()
+    few = count_received_bytes(lab) - before
+    assert sorted(result.records) == [f"t{lat}" for lat in range(2, 9)]
+    assert {key for key, source in result.source.items() if source == "local"} == {"t4", "t5", "t6"}
+    assert result.is_complete
+    again = towns.read("towns", whole, utility=FRESH).result()
+    assert set(again.source.values()) == {"local"}
+    assert again.records == result.records
+    before += few
+    assert set(towns.read("towns", whole).result().source.values()) == {"remote"}
+    many = count_received_bytes(lab) - before
+    assert few < many
+
+
+def test_joined_answer_has_the_newest_version_of_each_record(lab, towns, bob):
+    """A record has moved from the covered part to the rest, another one from the rest to the covered part."""
+    assert len(towns.read("towns", "lat < 5").result()) == 5
+    bob.write("towns", "t0", {"lat": 7}).result()
+    bob.write("towns", "t9", {"lat": 3}).result()
+    result = towns.read("towns", "lat >= 0", utility=FRESH).result()
+    assert result.records["t0"] == {"lat": 7}
+    assert result.versions["t0"] == 2
+    assert "t9" not in result.records  # as an answer of before would have it, if it had been read
+
+
+def test_evicted_part_of_a_covered_query_is_requested(lab, cloud, towns):
+    ann = create_client(lab, cloud, "ann", max_rows=4)
+    assert len(ann.read("towns", "lat < 4").result()) == 4
+    result = ann.read("towns", "lat < 8", utility=FRESH).result()
+    assert len(result) == 8
+    assert result.is_complete
+    assert len(ann.read("towns", "lat < 8", utility=FRESH).result()) == 8
+
+
+@pytest.mark.parametrize("utility", [None, freshness(60)])
+def test_old_part_of_a_covered_query_is_requested(lab, towns, utility):
+    towns.read("towns", "lat < 5").result()
+    lab.run(minutes=2)
+    result = towns.read("towns", "lat < 8", utility=utility).result()
+    assert set(result.source.values()) == {"remote"}
+
+
+def test_policy_that_asks_the_cloud_asks_it_for_all(lab, cloud, towns):
+    ann = create_client(lab, cloud, "ann", read_policy=AlwaysRemote())
+    ann.read("towns", "lat < 5").result()
+    assert set(ann.read("towns", "lat < 8", utility=FRESH).result().source.values()) == {"remote"}
+
+
+def test_pending_writes_are_in_a_joined_answer(lab, towns):
+    towns.read("towns", "lat < 3").result()
+    towns.write("towns", "own", {"lat": 1})
+    result = towns.read("towns", "lat < 6", "uncommitted", utility=FRESH).result()
+    assert sorted(result.records) == ["own", *(f"t{lat}" for lat in range(6))]
+
+
+def test_reader_data_do_not_matter_without_writer_predicates(lab, jane, bob):
+    """Mobius 3: they decide through writer predicates only; a property of the table says that it has none."""
+    for name, more in (("open", {"writer_predicates": False}), ("hidden", {})):
+        bob.create(name, **more).result()
+        bob.write(name, "a", {"n": 1}).result()
+        jane.read(name, "n > 0", data={"loc": (0, 0)}).result()
+    other = {"data": {"loc": (0, 0.0001)}, "utility": FRESH}
+    assert jane.read("open", "n > 0", **other).result().source == {"a": "local"}
+    assert jane.read("hidden", "n > 0", **other).result().source == {"a": "remote"}
+    jane.read("open", "n > receiver.n", data={"n": 0}).result()
+    assert jane.read("open", "n > receiver.n", data={"n": 0.5}, utility=FRESH).result().source == {
+        "a": "remote"
+    }
+
+
+def test_table_without_writer_predicates_refuses_them(lab, jane, bob):
+    with pytest.raises(ParameterError, match="writer_predicates"):
+        jane.create("open", writer_predicates="no").result()
+    jane.create("open", writer_predicates=False).result()
+    for writer in (jane, bob):  # one whose device knows the table, and one whose device does not
+        with pytest.raises(ParameterError, match="has no writer predicates"):
+            writer.write("open", "a", {"n": 1}, predicate="receiver.age > 21").result()
+
+
+# -- columns, order and number
+
+
+@pytest.fixture
+def articles(lab, jane, bob):
+    """Return Jane and a table in two partitions with six long articles by Bob; one has no time."""
+    bob.create("articles", split=["d"]).result()
+    for key, ts in zip("abcdef", (5, 1, 4, 2, 6, None), strict=True):
+        bob.write(
+            "articles", key, {"title": key, "text": "x" * 2000, **({} if ts is None else {"ts": ts})}
+        ).result()
+    return jane
+
+
+def test_few_columns_travel_in_place_of_wide_records(lab, articles):
+    before = count_received_bytes(lab)
+    result = articles.read("articles", columns=["title"]).result()
+    few = count_received_bytes(lab) - before
+    assert result.records == {key: {"title": key} for key in "abcdef"}
+    assert articles.holdings("articles").result() == []  # parts of records are not held
+    before = count_received_bytes(lab)
+    articles.read("articles").result()
+    assert few < (count_received_bytes(lab) - before) / 5
+    local = articles.read("articles", columns=["title"], utility=FRESH).result()
+    assert (local.records, set(local.source.values())) == (result.records, {"local"})
+
+
+@pytest.mark.parametrize("utility", [None, FRESH])
+@pytest.mark.parametrize(
+    ("order", "limit", "keys"),
+    [
+        ("ts", 2, "bd"),
+        ("ts DESC", 3, "eac"),
+        ("ts", 6, "bdcaef"),
+        ("ts DESC", None, "eacdbf"),
+        (None, 2, "ab"),
+        ("key DESC", 1, "f"),
+    ],
+)
+def test_first_records_in_an_order(articles, utility, order, limit, keys):
+    """The first records of each partition are merged; a record without the column comes last."""
+    if utility is not None:
+        articles.read("articles").result()
+    result = articles.read("articles", utility=utility, order=order, limit=limit).result()
+    assert list(result.records) == list(keys)
+    assert list(result.to_pandas().index) == list(keys)
+    assert set(result.source.values()) == {"remote" if utility is None else "local"}
+
+
+def test_answer_that_a_limit_has_cut_is_not_complete_for_later_reads(articles):
+    assert len(articles.read("articles", "ts > 0", order="ts", limit=2).result()) == 2
+    later = articles.read("articles", "ts > 0", utility=FRESH).result()
+    assert len(later) == 5
+    assert len(articles.read("articles", "ts > 100", order="ts", limit=2).result()) == 0
+    later = articles.read("articles", "ts > 100", utility=FRESH)
+    later.result()
+    assert later.responded_us == later.invoked_us
+
+
+def test_pending_writes_take_their_place_in_an_order(lab, articles):
+    """The cloud's first two are b and d; one of them is moved by a pending write, another one deleted."""
+    articles.write("articles", "b", {"ts": 9})
+    articles.delete("articles", "d")
+    articles.write("articles", "z", {"ts": 3})
+    result = articles.read("articles", "ts > 0", "uncommitted", order="ts", limit=2).result()
+    assert list(result.records) == ["z", "c"]
+
+
+def test_unusable_selections_are_refused(articles, bob):
+    bob.create("typed", schema={"topic": "text"}).result()
+    with pytest.raises(ParameterError, match="topic"):
+        articles.read("typed", columns=["topci"]).result()
+    with pytest.raises(ParameterError, match="1"):
+        articles.read("articles", limit=0)
+    with pytest.raises(ParameterError, match="selection"):
+        articles.read("articles", aggregate="count(*)", limit=2).result()
+    with pytest.raises(ParameterError, match="columns"):
+        articles.read("articles", type="continuous", columns=["title"])

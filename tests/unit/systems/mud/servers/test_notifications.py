@@ -16,7 +16,7 @@ from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
 AUTHORITY = Authority(bytes(32))
-seqs = count(1)
+seqs = count(1000)  # above those that tests choose
 """Numbers of hellos."""
 LATE_US = 6_000_000
 """After the first retransmission timeout."""
