@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mudkit.systems.mud.policies.utility import InContext, Plan, PlanSource, Query, Utility, best, freshness
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 
 class _Network(NamedTuple):
@@ -220,7 +220,7 @@ class UtilityWrites:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
-    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
+    def delay(self, write: Mapping[str, Value | Utility], context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
         utility, now_us, reader = write.get("utility"), context["now_us"], write.get("reader")
         if not isinstance(utility, Utility) or not isinstance(now_us, int):
