@@ -73,7 +73,7 @@ FORMS = ("address", "pattern", "list", "folder", "DataFrame", "struct", "view", 
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.soak(keep=5, group="forms of an input")
+@pytest.mark.soak(keep=3, group="forms of an input")
 def test_rows_are_the_same_in_each_form(spark, rows, forms, tmp_path, form):
     given, options = forms[form]
     report = pipeline.ingest(spark, given, tmp_path / "out", **options)

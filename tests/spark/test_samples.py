@@ -8,7 +8,7 @@ from mudkit import pipeline, trace
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.soak(keep=12)
+@pytest.mark.soak(keep=4)
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_ingest_of_a_sample_equals_load(spark, tmp_path, kind):
     sample = SAMPLES[kind]

@@ -44,10 +44,10 @@ def test_differences_are_paired_by_seed_in_any_order():
 
 
 _CHANGES = {
-    "traffic alerts": {"devices": 8, "hours": 0.5},
-    "friends nearby": {"devices": 8, "hours": 0.5},
+    "traffic alerts": {"devices": 8, "hours": 0.3},
+    "friends nearby": {"devices": 8, "hours": 0.3},
     "ward telemetry": {"devices": 2, "hours": 0.05},
-    "news with ranks": {"devices": 6, "hours": 8.0},
+    "news with ranks": {"devices": 6, "hours": 6.0},
     "photo sharing": {"devices": 6, "hours": 6.0},
 }
 SMALL_TASKS = {name: TASKS[name].over(**changes) for name, changes in _CHANGES.items()}

@@ -103,10 +103,10 @@ def test_m6_counts_runs_and_broken_promises(monkeypatch):
 
 
 def test_m6_counts_the_faults_of_its_runs():
-    seeds = range(12)
+    seeds = range(5)
     counts = play_some(seeds).counts
     faults = mobius.measure_campaign(seeds=seeds, bugs=()).parameters["faults"]
-    assert faults["killed"] == sum(count for name, count in counts.items() if " killed" in name) > 50
+    assert faults["killed"] == sum(count for name, count in counts.items() if " killed" in name) > 10
     assert all(faults[name] == counts[name] for name in faults if name != "killed")
     assert faults["cut"] > 0
 

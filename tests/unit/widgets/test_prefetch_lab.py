@@ -144,15 +144,15 @@ def test_controls_without_effect_are_disabled(outage):
 
 
 def test_first_result_covers_few_days_and_states_them(runs):
-    widget = PrefetchLab(days=365, event_frequency=256.0)
+    widget = PrefetchLab(days=150, event_frequency=256.0)
     assert read_measures(widget)[-1] < 100
     events = [(256 + 2 + 24) * run["days"] for run in runs]
     assert sum(events) < 15_000, "about 100 ms; who changes that measures the answering time again"
     widget.controls["seed"].value = 1
     assert all(run["days"] < 100 for run in runs)
     widget.finish()
-    assert read_measures(widget)[-1] == 365
-    assert "365 days" in widget.figure.layout.title.text
+    assert read_measures(widget)[-1] == 150
+    assert "150 days" in widget.figure.layout.title.text
 
 
 def test_results_of_earlier_runs_are_cached(runs):

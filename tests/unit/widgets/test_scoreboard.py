@@ -27,7 +27,7 @@ SYSTEMS = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop"
 @pytest.fixture(scope="module")
 def result():
     return scoreboard(
-        [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.1)], SYSTEMS, seeds=[2, 3]
+        [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.05)], SYSTEMS, seeds=[2, 3]
     )
 
 
