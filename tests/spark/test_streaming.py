@@ -173,7 +173,7 @@ def test_batch_is_written_once_however_often_it_is_repeated(spark, tmp_path, mon
         rows = [(1, [7], ["ann", "bob"], aggregate, None, 2), (1, [8], ["cy"], aggregate, None, 2)]
         return spark.createDataFrame(rows, streaming.WRITTEN)
 
-    def found():
+    def released():
         return sorted(streaming.Streamed(spark, tmp_path, ()).aggregates.toArrow()["aggregate"].to_pylist())
 
     def stop(job, name, part):
@@ -185,13 +185,13 @@ def test_batch_is_written_once_however_often_it_is_repeated(spark, tmp_path, mon
         stopped.setattr(commits.Job, "finish", stop)
         streaming._write_batch(job, batch("1"), 3)
     assert list(tmp_path.rglob("*.parquet"))
-    assert found() == []
+    assert released() == []
     streaming._write_batch(streaming._job(tmp_path), batch("2"), 3)
-    assert found() == ["2", "2"]
+    assert released() == ["2", "2"]
     streaming._write_batch(streaming._job(tmp_path), batch("3"), 3)
-    assert found() == ["2", "2"]
+    assert released() == ["2", "2"]
     streaming._write_batch(job, batch("4"), 4)
-    assert found() == ["2", "2", "4", "4"]
+    assert released() == ["2", "2", "4", "4"]
 
 
 @pytest.mark.soak

@@ -26,7 +26,7 @@ def test_rows_are_in_the_block_of_their_time_and_in_those_that_ended_soon_before
     t_s = np.array([-5, 0, 9, 10, 14, 15, 19, 20, 27, 99])
     edges_s = np.array([0, 10, 20])
     rows = in_blocks(make_rows(t_s), S * edges_s, 7 * S)
-    found = {*zip(rows["lon"].to_pylist(), rows["block"].to_pylist(), strict=True)}
+    placed = {*zip(rows["lon"].to_pylist(), rows["block"].to_pylist(), strict=True)}
     ends_s = [10, 20, np.inf]
     expected = {
         (float(row), block)
@@ -34,7 +34,7 @@ def test_rows_are_in_the_block_of_their_time_and_in_those_that_ended_soon_before
         for block in range(3)
         if (block == 0 or at_s >= edges_s[block]) and at_s < ends_s[block] + 7
     }
-    assert found == expected
+    assert placed == expected
     assert len(rows) == len(expected) > len(t_s)
 
 
