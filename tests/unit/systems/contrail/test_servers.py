@@ -239,6 +239,13 @@ def test_storage_rolled_back_over_several_moves_releases_the_queue_once():
     assert handle(storage, holds_queue, "eu") == []
 
 
+def test_storage_rolled_back_over_the_first_move_releases_the_queue():
+    """A queue that has not moved has the version 0."""
+    storage = Storage(build_ports("us"), 10, 10, computes=[], units=["us", "eu"], gateways=[])
+    ((to, moving),) = handle(storage, {"kind": "holds", "device": "bob", "version": 1}, "eu")
+    assert (to, moving["kind"], moving["version"]) == ("eu", "moving", 1)
+
+
 @pytest.mark.parametrize("late_message", [PULL, BYE], ids=["pull", "bye"])
 def test_late_copy_of_an_earlier_visit_changes_no_connection(gateway, late_message):
     for visit in (1, 2):
