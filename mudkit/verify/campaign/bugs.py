@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -40,6 +41,7 @@ from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
 _MAX_CHARACTERS: Final = 400
+_COUNT: Final = count()
 
 
 @dataclass(frozen=True)
@@ -335,6 +337,24 @@ BUGS: Final = (
         ((ContinuousReads, "_pause", lambda self, now_us, read: ()),),
         in_histories=False,
         seed=70,
+    ),
+    Bug(
+        "aggregates of the beginning only",
+        "continuous reads of aggregates are not notified of changes",
+        ((Processor, "_send_aggregates", lambda self, *given: ()),),
+        in_histories=False,
+    ),
+    Bug(
+        "tombstones that are kept",
+        "what deleted records leave is never collected",
+        ((BackEnd, "_collect_tombstones", lambda self, now_us: ()),),
+        in_histories=False,
+    ),
+    Bug(
+        "versions that begin again",
+        "a record has versions again that it had before its tombstone was collected",
+        ((backend, "_collected_key", lambda name: f"collected {next(_COUNT)}"),),
+        in_histories=False,
     ),
     Bug(
         "a session without a token",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import MudkitError
@@ -256,6 +257,8 @@ class Connection:
         self._queue: deque[str] = deque()
         """Writes for which the window has no room."""
         self._count = 0
+        self._has_results = False
+        """True if an administration of this start was answered."""
 
     def use_token(self, token: str | None) -> None:
         """Use a token for all later messages; None: no token."""
@@ -412,6 +415,7 @@ class Connection:
 
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Remove an answered or withdrawn request, and its deadline."""
+        self._has_results |= isinstance(ask.work, Administering)
         del self._asks[ask.identity]
         return self.timer.settle(now_us, ask.identity)
 
@@ -422,8 +426,14 @@ class Connection:
 
     def _build_ask(self, ask: PendingAsk) -> Ask:
         """Build the message of a request, with the token of now."""
-        assert ask.request is not None
-        return Ask(ask.identity, self.endpoint, self.token, ask.request, self.log_incarnation or UNSET)
+        request = ask.request
+        assert request is not None
+        if isinstance(request, _ON_TABLES) and self._has_results:
+            pending = (
+                other.identity for other in self._asks.values() if isinstance(other.work, Administering)
+            )
+            request = replace(request, first=min(int(one.rpartition(".")[2]) for one in pending))
+        return Ask(ask.identity, self.endpoint, self.token, request, self.log_incarnation or UNSET)
 
     def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Start the deadline of a request that is sent now."""
