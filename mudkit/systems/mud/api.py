@@ -35,7 +35,7 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     Write,
 )
-from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
@@ -69,7 +69,7 @@ class Client(OnHost):
     max_rows : int
         Maximum number of committed records on the device.
     read_policy, write_policy : optional
-        Which reads are answered locally, and when writes are sent;
+        Which reads are answered locally, and when writes are sent; by default the utility of each decides.
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
         ships.
     prefetch_policy : optional
@@ -124,7 +124,7 @@ class Client(OnHost):
             cloud.notification_servers,
             max_rows,
             read_policy,
-            write_policy or Now(),
+            write_policy,
             prefetch_policy,
             max_waiting,
             cloud.keep_deleted_us,
@@ -258,7 +258,8 @@ class Client(OnHost):
             :meth:`read`), only the cloud can evaluate it: a device shows the record only in answers of the
             cloud, and not while it is pending.
         utility : optional
-            Input of the write policy.
+            Weighs what readers lose by a delay against a share of a wake-up of the radio, or is input of the
+            write policy; None: the write is sent at once, unless a policy delays it.
         data : mapping, optional
             The writer's own data as a reader: a conflict shows only records that are visible to it.
         callback : callable, optional

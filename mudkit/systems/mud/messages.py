@@ -289,6 +289,9 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
     ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); ``first`` is
     the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
+    ``follows`` is the number of the unanswered write of this record and incarnation that it is based on,
+    whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
+    it has absorbed, which were never sent; absent: none.
     """
 
     name: Name
@@ -302,6 +305,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     number: Count
     first: Count = field(name="known")
     incarnation: Name
+    follows: Count | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
 
 
 class _AdministrationRequest(Struct, frozen=True):
@@ -489,6 +494,8 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     replaces: Count | None
     number: Count
     first: Count = field(name="known")
+    follows: Count | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -676,7 +683,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     """Version, conflict or error of a write; a part of messages, and stored by the back end.
 
     ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
-    come the log position, the partition and the number of the table.
+    come the log position, the partition and the number of the table. ``absorbed`` is that of the write.
     """
 
     ver: Count | UnsetType = UNSET
@@ -685,6 +692,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
     error: EncodedError | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)

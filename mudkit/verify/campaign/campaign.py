@@ -110,6 +110,7 @@ class Campaign:
             with_side=draw.random() < 0.5,
             now_us=lambda: self.lab.world.now_us,
             session_of=lambda name: self.lab.world.hosts[name].processes[0].start_number,
+            may_delay=self.clients.keys() - self._undelayed,
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
@@ -242,6 +243,10 @@ class Campaign:
     def write_answers(self, name: str) -> Mapping[ItemId, Sequence[WriteAnswer]]:
         """Return the answers to each write that a device has handled."""
         return self._hosts[name].write_answers
+
+    def sent_apart(self, name: str) -> Sequence[str]:
+        """Return in words which writes a device has sent in more messages than they need after a wait."""
+        return self._hosts[name].sent_apart
 
     def has_expired(self, name: str, at_us: int) -> bool:
         """Check whether the token of a client expired by a time and was not renewed before."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal, get_args
 
-from mudkit.systems.mud import Artefact, Client, Cloud, freshness
+from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import Offline
@@ -23,6 +23,8 @@ SIDE: Final = "u"
 """Table that is created, altered and dropped while it is in use."""
 AGGREGATE: Final = "count(*), max(n)"
 """Aggregates of reads and continuous reads."""
+_SAVING: Final = energy(per_j_s=1000.0)
+"""Utility of a write that waits for others, for as long as any."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
 
 
@@ -113,14 +115,16 @@ class Work:
 
     ``groups`` is the reader data of each client. ``with_predicates``: writers hide records; ``with_side``:
     the table :data:`SIDE` exists at times. ``session_of`` returns the number of lives of a client's machine.
+    Some writes of the clients of ``may_delay`` are to save energy.
     """
 
     def __init__(
         self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
         groups: Mapping[str, str], *, with_predicates: bool, with_side: bool, now_us: Callable[[], int],
-        session_of: Callable[[str], int],
+        session_of: Callable[[str], int], may_delay: Collection[str],
     ) -> None:  # fmt: skip
         self._clients = clients
+        self._may_delay = may_delay
         self._now_us, self._session_of = now_us, session_of
         self._cloud = cloud
         self._draw = draw
@@ -188,8 +192,11 @@ class Work:
         value = f"{name} {self._count}"
         is_hidden = self._with_predicates and not is_open and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
+        utility = _SAVING if name in self._may_delay and self._count % 3 == 0 else None
         record: dict[str, Value] = {"v": value, "n": self._count % 3, **({"w": padding} if padding else {})}
-        operation = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
+        operation = self._clients[name].write(
+            table, key, record, kind, predicate, utility, data=self._data(name)
+        )
         self.writes.append(WriteRecord(name, table, key, kind, value, operation))
         return operation
 

@@ -46,12 +46,12 @@ from mudkit.systems.mud.device.connection import (
     Writing,
     error_in,
 )
-from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, OWN, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
-from mudkit.systems.mud.device.planning import Planner
+from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
@@ -103,7 +103,7 @@ class Settings:
     """Identity of a client, addresses of servers, and policies.
 
     The first of ``servers`` knows which notification server is responsible. ``read_policy`` None: the utility
-    of each read decides; ``prefetch_policy`` None: no prefetching.
+    of each read decides; ``write_policy`` None: that of each write; ``prefetch_policy`` None: no prefetching.
     """
 
     netid: str
@@ -113,7 +113,7 @@ class Settings:
     servers: Sequence[str]
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
-    write_policy: WritePolicy | ShippedPolicy[WritePolicy]
+    write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
     prefetch_policy: PrefetchPolicy | None
     max_waiting: int
     keep_deleted_us: int
@@ -137,13 +137,13 @@ class ClientMachine:
             first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
-        order = ReadOrder(self.local)
+        order, self._planner = ReadOrder(self.local), Planner()
         self._writes = WritePath(
             ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
         self._access = Access(ports.store, self.local, self._connection)
         followed = FollowedQueries(self.local)
-        self._cache, self._planner = Cache(self.local, self._access, followed), Planner()
+        self._cache = Cache(self.local, self._access, followed)
         self._reads = ReadPath(
             self.local,
             self._cache,
@@ -162,6 +162,8 @@ class ClientMachine:
         self._continuous_reads = ContinuousReads(
             ports,
             self.local,
+            self._own,
+            self._access,
             followed,
             self._connection,
             settings.servers,
@@ -176,12 +178,13 @@ class ClientMachine:
         self._policy_slots.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._policy_slots[-1], policy.fallback)
 
-    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
+    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy] | None) -> WritePolicy:
         """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
-            return policy
+            return UtilityWrites(self._planner) if policy is None else policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._policy_slots[-1], policy.fallback)
+        fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
+        return ShippedWrites(self._policy_slots[-1], fallback)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
@@ -237,6 +240,7 @@ class ClientMachine:
                 return record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
+                self._writes.begin_waiting(now_us)
                 cleared, asks = self._connection.link_up()
                 sent = self._resend(now_us, asks)
                 return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
@@ -271,6 +275,8 @@ class ClientMachine:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
+            case t if t == OWN:
+                return self._continuous_reads.begin_own(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
@@ -283,7 +289,8 @@ class ClientMachine:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
             case Write(table=name) if name in self._own:
-                return self._own.write(now_us, op_id, operation, self._reads.context)
+                written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self._continuous_reads.deliver_own(now_us, name), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
@@ -292,12 +299,14 @@ class ClientMachine:
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
                 operation = self._check_table(operation)
+                self._planner.record_read(now_us, operation.table)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
                 return effects
             case Register():
                 operation = self._check_table(operation)
+                self._joins.check_continuous(operation)
                 self._access.check_table_access(now_us, operation.table)
                 return self._continuous_reads.register(now_us, op_id, operation)
             case Listen():
@@ -330,9 +339,11 @@ class ClientMachine:
             case Create(table=name) if name in self._own:
                 raise table_exists_error(name, "on this device", "use another name")
             case Alter(table=name) if name in self._own:
-                return self._own.alter(op_id, operation)
+                altered = self._own.alter(op_id, operation)
+                return [*self._continuous_reads.deliver_own(now_us, name), *altered]
             case Drop(table=name) if name in self._own:
-                return self._own.drop(op_id, name)
+                dropped = self._own.drop(op_id, name)
+                return [*self._continuous_reads.deliver_own(now_us, name), *dropped]
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
@@ -395,9 +406,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        while (waiting := self._connection.take_queued()) is not None:
-            effects += self._resend(now_us, (waiting,))
-        return effects
+        return [*effects, *self._writes.send(now_us, self._connection.take_queued())]
 
     def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
@@ -407,6 +416,7 @@ class ClientMachine:
             or answer.former_log_incarnation != connection.log_incarnation
         ):
             return ()
+        self._writes.forget_early_answers()
         lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
         connection.log_incarnation = answer.log_incarnation
         effects, asks = connection.rename_in_flight(now_us)
@@ -461,18 +471,25 @@ class ClientMachine:
         return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
-        """Send requests, built as of now, for the first time or again, as far as they may be sent."""
+        """Send requests, built as of now, for the first time or again, as far as they may be sent.
+
+        Writes go together, in the order in which they were made.
+        """
         effects: list[Effect] = []
-        for ask in filter(self._connection.admit, asks):
+        writes: dict[int, PendingAsk] = {}
+        for ask in asks:
+            if isinstance(ask.work, Writing):
+                writes[ask.work.seq] = ask
+                continue
+            if not self._connection.admit(ask):
+                continue
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)
-                case Writing(seq=seq):
-                    ask.request = self._writes.build_request(seq)
                 case Registering() | Updating() as work:
                     ask.request = self._continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
-        return effects
+        return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
 
 
 def _build_administration(

@@ -1,13 +1,14 @@
 """Requests of a client to its gateways, retransmitted until they are answered.
 
 Each request has its own deadline (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
-bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions.
+bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions. Writes
+that may be sent at the same time go together, and have one deadline.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
@@ -42,7 +43,7 @@ from mudkit.systems.mud.messages import (
     WriteRequest,
     netid_of,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
@@ -56,6 +57,8 @@ _LOST_US: Final = 1_000_000
 """Delay before the next gateway is tried when one cannot be reached."""
 MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
 """Window of writes: more than the fastest link holds in a round trip."""
+MAX_BATCH_BYTES: Final = 32 * 1024
+"""Bytes of the writes in one message: a link that is up for some seconds passes it even at 10 kB/s."""
 
 _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
@@ -279,46 +282,62 @@ class Connection:
         self._asks[ask.identity] = ask
         return ask
 
-    def admit(self, ask: PendingAsk) -> bool:
+    def admit(self, ask: PendingAsk, other_bytes: int = 0) -> bool:
         """Return whether a request is to be sent now; queue a write for which the window has no room.
 
-        A request that waits for a link is not queued: :meth:`link_up` returns it.
+        ``other_bytes`` are those of the writes in the same message. A request that waits for a link is not
+        queued: :meth:`link_up` returns it.
         """
         if not self.is_up:
             return False
         is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
-        if is_write and self.timer.size_bytes >= MAX_IN_FLIGHT_BYTES:
+        if is_write and self.timer.size_bytes + other_bytes >= MAX_IN_FLIGHT_BYTES:
             self._queue.append(ask.identity)
             return False
         return True
 
-    def send_together(self, now_us: int, writes: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
-        """Add several writes, and send those for which the window has room in one message."""
-        asks: list[PendingAsk] = []
-        timers: list[Effect] = []
-        for work, request in writes:
-            ask = self.add_request(work, request)
-            if self.admit(ask):
-                asks.append(ask)
-                timers += self._start_timer(now_us, ask)
-        if not asks:
-            return ()
-        if len(asks) == 1:
-            return [Send(self._current_gateway(), self._build_ask(asks[0])), *timers]
-        requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks if ask.request is not None]
-        return [
-            Send(
-                self._current_gateway(),
-                AskBatch(self.endpoint, self.token, requests, self.log_incarnation or UNSET),
-            ),
-            *timers,
-        ]
+    def send_writes(
+        self, now_us: int, asks: Iterable[PendingAsk], build: Callable[[PendingAsk], WriteRequest]
+    ) -> Sequence[Effect]:
+        """Send writes in as few messages as their size allows, as far as they may be sent now.
+
+        ``build`` returns the request of a write, as of now. The writes for which the window has no room are
+        queued.
+        """
+        effects: list[Effect] = []
+        batch: list[IdentifiedRequest] = []
+        sizes: dict[str, int] = {}
+        together_bytes = 0
+        for ask in asks:
+            if not self.admit(ask, together_bytes):
+                continue
+            ask.request = build(ask)
+            size = size_bytes(self._build_ask(ask))
+            if batch and together_bytes + size > MAX_BATCH_BYTES:
+                effects += self._send_batch(now_us, batch, sizes)
+                batch, sizes, together_bytes = [], {}, 0
+            batch.append(IdentifiedRequest(ask.identity, ask.request))
+            sizes[ask.identity] = size
+            together_bytes += size
+        return [*effects, *self._send_batch(now_us, batch, sizes)] if batch else effects
+
+    def _send_batch(
+        self, now_us: int, batch: list[IdentifiedRequest], sizes_bytes: Mapping[str, int]
+    ) -> Sequence[Effect]:
+        """Send writes in one message, a single one as an :class:`Ask`, and start their deadlines."""
+        start = self.log_incarnation or UNSET
+        message: Ask | AskBatch = AskBatch(self.endpoint, self.token, batch, start)
+        if len(batch) == 1:
+            message = Ask(batch[0].id, self.endpoint, self.token, batch[0].what, start)
+        return Send(self._current_gateway(), message), *self.timer.start_together(now_us, sizes_bytes)
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Send a request for the first time or again; parts of an answer to an earlier copy do not count."""
         ask.parts.clear()
         ask.registered.clear()
-        return Send(self._current_gateway(), self._build_ask(ask)), *self._start_timer(now_us, ask)
+        message = self._build_ask(ask)
+        timer = self.timer.start(now_us, ask.identity, size_bytes(message))
+        return Send(self._current_gateway(), message), *timer
 
     def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Start using a link, and forget all deadlines; return the requests to send over it."""
@@ -331,13 +350,13 @@ class Connection:
         self.is_up = False
         return self.timer.clear()
 
-    def take_queued(self) -> PendingAsk | None:
-        """Remove and return the next queued write if the window has room; None: there is none to send."""
-        while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
-            ask = self._asks.get(self._queue.popleft())
-            if ask is not None:
-                return ask
-        return None
+    def take_queued(self) -> Sequence[PendingAsk]:
+        """Remove and return the queued writes once half of the window is free, so that many go together."""
+        if not self._queue or self.timer.size_bytes > MAX_IN_FLIGHT_BYTES // 2:
+            return ()
+        asks = [self._asks[identity] for identity in self._queue if identity in self._asks]
+        self._queue.clear()
+        return asks
 
     def overdue_asks(self, now_us: int) -> list[PendingAsk]:
         """Return the requests in flight whose deadlines have passed."""
@@ -413,6 +432,10 @@ class Connection:
             return None
         return ask
 
+    def withdraw(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        """Remove a request that needs no answer any more, if it has none yet."""
+        return self.settle_request(now_us, ask) if self.is_unanswered(ask.identity) else ()
+
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Remove an answered or withdrawn request, and its deadline."""
         self._has_results |= isinstance(ask.work, Administering)
@@ -434,10 +457,6 @@ class Connection:
             )
             request = replace(request, first=min(int(one.rpartition(".")[2]) for one in pending))
         return Ask(ask.identity, self.endpoint, self.token, request, self.log_incarnation or UNSET)
-
-    def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Start the deadline of a request that is sent now."""
-        return self.timer.start(now_us, ask.identity, size_bytes(self._build_ask(ask)))
 
     def _current_gateway(self) -> str:
         """Return the address of the gateway in use."""

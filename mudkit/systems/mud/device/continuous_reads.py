@@ -22,6 +22,8 @@ which keys a digest is of, because some of their records have changed since, get
 A notification is stored with the position until its callback was called, and repeated with the same id after
 a kill between the two. A record that is delivered is held in the local store, as one that was read.
 
+A read of a table on the device has no processor: whatever changes there is delivered in the same step.
+
 A read outlives the application that began it. While no callback is registered for its listener, whose name
 comes from the durable handle, notifications wait in the store, at most ``max_waiting`` of each read. The next
 change pauses the read: it is ended at the processors, and registered again from its position, under another
@@ -45,6 +47,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -57,6 +60,7 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
 from mudkit.systems.mud.device.local import HeldRow, Local
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
@@ -81,7 +85,7 @@ from mudkit.systems.mud.messages import (
     app_of,
     decode_error,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
@@ -102,6 +106,9 @@ def listener_of(handle: int) -> str:
 
 
 _AGGREGATES: Final = "aggregates"
+OWN: Final = "own reads"
+_OWN: Final = "device"
+"""In place of a processor, for tables on the device."""
 
 
 class _Notice(Struct, frozen=True):
@@ -140,6 +147,8 @@ class ContinuousReads:
         self,
         ports: Ports,
         local: Local,
+        own: OwnTables,
+        access: Access,
         followed: FollowedQueries,
         connection: Connection,
         servers: Sequence[str],
@@ -148,7 +157,7 @@ class ContinuousReads:
     ) -> None:
         self._store, self._has_listener = ports.store, ports.has_listener
         self._max_waiting = max_waiting
-        self._local = local
+        self._local, self._own, self._access = local, own, access
         self._followed = followed
         self._connection = connection
         self._servers, self._server = servers, servers[0]
@@ -173,7 +182,7 @@ class ContinuousReads:
             read = ContinuousRead(stored, self._load_delivered(stored.handle))
             read.waiting = len(self._store.keys(_waiting_key(stored.handle)))
             (self._reads if stored.ended is None else self._untold)[stored.handle] = read
-        for read in self._reads.values():
+        for read in self._cloud_reads():
             if read.stored.synced_us is not None:
                 self._follow(read, read.stored.synced_us)
         self._generations: dict[str, int] = {}
@@ -194,6 +203,8 @@ class ContinuousReads:
         for read in (*self._reads.values(), *self._untold.values()):
             if self._has_listener(listener_of(read.stored.handle)):
                 effects += self._release_waiting(now_us, read)
+        if len(self._cloud_reads()) < len(self._reads):
+            effects.append(SetTimer(OWN, 0))
         return effects
 
     def clear_notices(self) -> None:
@@ -249,8 +260,74 @@ class ContinuousReads:
         begun = [Notify(operation.listener, handle)] if operation.listener else []
         return [*begun, *self._begin(now_us, read)]
 
+    def deliver_own(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Deliver what has changed in a table on the device; end its reads if it was dropped."""
+        reads = [read for read in self._reads.values() if read.stored.name == name]
+        if name in self._own:
+            return [
+                effect
+                for read in reads
+                if not read.stored.is_paused
+                for effect in self._catch_up(now_us, read)
+            ]
+        return [effect for read in reads for effect in self._end_read(now_us, read, "the table was dropped")]
+
+    def begin_own(self, now_us: int) -> Sequence[Effect]:
+        """Deliver what the reads of tables on the device lack that have begun, or been resumed, just now."""
+        reads = [read for read in self._reads.values() if read.stored.name in self._own]
+        return [
+            effect for read in reads if not read.stored.is_paused for effect in self._catch_up(now_us, read)
+        ]
+
+    def _catch_up(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Deliver what has changed in a table on the device since the last time.
+
+        As in the cloud, a change of the reader's data concerns later writes only.
+        """
+        stored, own = read.stored, self._own
+        rows = own.select(stored.name, stored.predicate.predicate(), stored.reader, self._access.auth)
+        if stored.aggregate is not None:
+            stored.processors, read.states = (
+                [_OWN],
+                {_OWN: own.aggregate(stored.name, rows, stored.aggregate)},
+            )
+            return [*self._notify_of_aggregates(read), *self._complete_begin(read)]
+        is_first, since_lsn = _OWN not in stored.since_lsns, stored.since_lsns.get(_OWN, 0)
+        changes: list[Upsert | LeftRead] = []
+        for row in rows:
+            is_asked = stored.sync_us is not None and row.ts_us >= stored.sync_us
+            if is_asked if is_first else row.lsn > since_lsn:
+                changes.append(Upsert(row.key, row.ver, row.data or {}, row.predicate, row.ts_us, row.lsn))
+        for key in sorted(read.delivered.keys() - {row.key for row in rows}):
+            left = own.row_of(stored.name, key)
+            if left is not None and left.lsn > since_lsn:
+                changes.append(LeftRead(key, left.ver))
+        is_heard = self._has_listener(listener_of(stored.handle))
+        if not is_heard and read.waiting + len(changes) > self._max_waiting:
+            stored.is_paused = True
+            self._store_read(stored)
+            return self._complete_begin(read)
+        effects = [effect for change in changes for effect in self._deliver(read, change, change.ver or 0)]
+        stored.since_lsns[_OWN] = own.lsn
+        if stored.synced_us is None:
+            stored.synced_us = now_us
+            effects += () if stored.sync_us is None else self._notify(read, kind="synced")
+        self._store_read(stored)
+        return [*effects, *self._complete_begin(read)]
+
+    def _complete_begin(self, read: ContinuousRead) -> Sequence[Effect]:
+        """Complete the call that began a read, if that is not done."""
+        op_id, read.op_id = read.op_id, None
+        return () if op_id is None else (Complete(op_id, read.stored.handle),)
+
+    def _cloud_reads(self) -> list[ContinuousRead]:
+        """Return the reads of tables in the cloud."""
+        return [read for read in self._reads.values() if read.stored.name not in self._own]
+
     def _begin(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Register a read if there is a session, and say hello if there is none."""
+        if read.stored.name in self._own:
+            return (SetTimer(OWN, 0),)  # after the application has registered the callback
         effects: list[Effect] = []
         if not self._is_greeted and HELLO not in self._connection.timer:
             effects += self.send_hello(now_us)
@@ -273,6 +350,8 @@ class ContinuousReads:
         stored.reader = dict(operation.reader)
         stored.data_seq += 1
         self._store_read(stored)
+        if stored.name in self._own:
+            return (Complete(op_id),)
         if stored.synced_us is not None:
             self._follow(read, None if read.is_live else stored.synced_us)
         if stored.is_paused:  # the next registration has them
@@ -285,9 +364,10 @@ class ContinuousReads:
             self._forget_ended(operation.handle)
             return (Complete(op_id),)
         read = self._find_read(operation.handle)
+        is_own = read.stored.name in self._own
         effects = [
             *self._delete_read(now_us, read),
-            *self._send_update(now_us, op_id, read, is_over=True),
+            *((Complete(op_id),) if is_own else self._send_update(now_us, op_id, read, is_over=True)),
         ]
         self._delete_waiting(read)
         if read.op_id is not None:
@@ -343,11 +423,11 @@ class ContinuousReads:
         effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
-            for read in self._reads.values():
+            for read in self._cloud_reads():
                 if not read.stored.is_paused:
                     effects += self._request_registration(now_us, read)
             return effects
-        for read in self._reads.values():
+        for read in self._cloud_reads():
             effects += self._begin_live(now_us, read)
         return effects
 
@@ -459,7 +539,7 @@ class ContinuousReads:
     @property
     def _is_notified(self) -> bool:
         """True if the notification server may have something to send."""
-        return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._reads.values())
+        return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
 
     def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
         """Stop hellos and heartbeats if the notification server has nothing more to send."""
@@ -556,6 +636,11 @@ class ContinuousReads:
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         self._hold(now_us, stored, body, change)
+        return self._deliver(read, change, version)
+
+    def _deliver(self, read: ContinuousRead, change: Upsert | LeftRead, version: int) -> Sequence[Effect]:
+        """Note that a read has a version of a record or has lost it, and notify its listener."""
+        stored, key = read.stored, change.key
         if isinstance(change, LeftRead):
             if read.delivered.pop(key, None) is None:
                 return ()

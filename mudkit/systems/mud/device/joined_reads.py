@@ -21,8 +21,8 @@ from mudkit.systems.mud.device.connection import ReadAnswer
 from mudkit.systems.mud.device.local import Local, Version
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.read_path import ReadPath, check_options
-from mudkit.systems.mud.messages import Read, Row
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.messages import Read, Register, Row
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import keys_of, tables_of
 from mudkit.systems.mud.tables.replica import JoinedTables, record_of
@@ -63,6 +63,19 @@ class JoinedReads:
     def concerns(self, read: Read) -> bool:
         """Return whether a read concerns a table on the device."""
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
+
+    def check_continuous(self, read: Register) -> None:
+        """Raise ParameterError for a continuous read that joins tables on the device with the cloud."""
+        is_own = read.table in self._own
+        for name in tables_of(read.predicate):
+            if (name in self._own) is not is_own:
+                raise ParameterError(
+                    "A continuous read cannot join tables on the device with tables of the cloud.",
+                    where="predicate",
+                    found=f"lookup({name!r}, …)",
+                    expected=f"a table {'on the device' if is_own else 'of the cloud'}",
+                    remedy="read without it, and look the records up when a change comes",
+                )
 
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer a read, at once or after reading from the cloud what it needs."""

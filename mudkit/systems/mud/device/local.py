@@ -9,6 +9,7 @@ are hidden, or no longer match.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
@@ -59,7 +60,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
     on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
-    the device knew no number.
+    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -81,6 +82,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: int | None = None
     due_us: int | Literal["never"] | None = None
     lacks_token: bool = field(name="is_refused", default=False)
+    absorbed: int = 0
 
     @property
     def lsn(self) -> float:
@@ -210,8 +212,13 @@ class Local:
         """Return the pending writes of a record, oldest first."""
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
+    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+        """Iterate over the pending writes of a record that were made after one of them, oldest first."""
+        seqs = self._pending[write.name, write.key]
+        return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
+
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the oldest pending write of a record, which alone is sent; None: it has none."""
+        """Return the oldest pending write of a record, which is decided first; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
@@ -247,6 +254,10 @@ class Local:
         """
         self.writes.add(write)
         self._pending.setdefault((write.name, write.key), []).append(write.seq)
+
+    def absorb_write(self, write: PendingWrite) -> None:
+        """Replace the pending write with the same sequence number, which is the newest of its record."""
+        self.writes.replace(write.seq, write)
 
     def change_write(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
         """Change fields of a pending write, durably, and return it."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
@@ -17,7 +19,7 @@ from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, Row
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
-from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, copy_record
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Fields, Value
@@ -174,6 +176,20 @@ class OwnTables:
     def joined(self, reader: Fields, auth: Mapping[str, str]) -> JoinedTables:
         """Return the tables as a ``lookup`` of a reader sees them."""
         return JoinedTables(self._copy, reader, auth)
+
+    @property
+    def lsn(self) -> int:
+        """Number of the last change of any of the tables."""
+        return self._copy.lsn
+
+    def aggregate(self, name: str, rows: Sequence[Row], text: str) -> list[Value]:
+        """Return the state of aggregates over records of a table."""
+        table = self._copy.tables[name]
+        return aggregate([replace(row, data=table.visible_columns(row)) for row in rows], text)
+
+    def row_of(self, name: str, key: str) -> Row | None:
+        """Return the row of a key, also of a deleted record; None: it was never written."""
+        return self._copy.row_of(self._copy.tables[name], key)
 
     def holdings(self, name: str) -> list[dict[str, Value]]:
         """List the records of a table, as :meth:`~mudkit.systems.mud.device.local.Local.holdings` does."""

@@ -47,8 +47,8 @@ from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
-from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
-from mudkit.systems.mud.policies.utility import Plan, freshness
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -164,7 +164,8 @@ class ReadPath:
         key, data, utility, age_s = row.key, row.data, read.utility, self._cache.age_s(now_us, name, row)
         if utility is None or not utility.is_best(age_s):
             quality = Answerable(age_s, 1.0, 0.0)
-            if self._planner.choose_source(now_us, name, utility, quality) != "local":
+            seen = self.utility_in_context(now_us, query_of(read))
+            if self._planner.choose_source(now_us, name, seen, quality) != "local":
                 return ()
         hashed = self._local.hash_of(name, key, data)
         described = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": hashed}
@@ -261,7 +262,8 @@ class ReadPath:
             )
         if decided is None:
             quality = None if cached is None else cached.quality
-            decided = self._planner.choose_source(now_us, query.table, query.utility, quality)
+            seen = self.utility_in_context(now_us, query)
+            decided = self._planner.choose_source(now_us, query.table, seen, quality)
             if decided == "remote":
                 pending = self._find_covered(now_us, pending)
         if decided == "local" and cached is not None:
@@ -289,9 +291,18 @@ class ReadPath:
             return pending
         covered, share = best
         age_s = (now_us - covered.at_us) / 1e6
-        if not self._planner.prefers_rest(now_us, query.table, query.utility, age_s, share):
+        seen = self.utility_in_context(now_us, query)
+        assert seen is not None
+        if not self._planner.prefers_rest(now_us, query.table, seen, age_s, share):
             return pending
         return replace(pending, covered=covered)
+
+    def utility_in_context(self, now_us: int, query: Query) -> Utility | None:
+        """Return the utility of a query, whose plans show it the query and the context; None: it has none."""
+        if query.utility is None:
+            return None
+        context = {**self.context, "now_us": now_us, "network": self._planner.network_now()}
+        return InContext(query.utility, query, context)
 
     def _complete_locally(self, now_us: int, pending: PendingRead, cached: CachedAnswer) -> Sequence[Effect]:
         """Complete a read with an answer from the local store."""
@@ -641,7 +652,8 @@ class Prefetching:
         due_us = max(habit.last_us + gap_us - now_us, 0.0)
         then_us = now_us + round(due_us)
         cached = self._cache.find_answer(then_us, query, keys_of(query.predicate), only_pending=False)
-        utility = query.utility if query.utility is not None else freshness(0.0)
+        seen = self._reads.utility_in_context(now_us, query)
+        utility = freshness(0.0) if seen is None else seen
         plans = self._planner.plans(now_us, query.table, utility, None if cached is None else cached.quality)
         changed = self._planner.changed_share(query.table, due_us / 1e6)
         fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)

@@ -11,7 +11,10 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and returned to every duplicate. A write whose token has expired is not
                applied, so that the client can send it again with another token. A write whose result
-               the client has acknowledged is refused: a restored client sends it again
+               the client has acknowledged is refused: a restored client sends it again; so is one that
+               came after it had absorbed another, and comes as it was before. A write that follows
+               another one is based on its result; without that it is not applied, and its client
+               repeats it
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
@@ -266,27 +269,31 @@ class BackEnd:
         writer = f"{write.client}\n{app}\n{user}"
         client = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {client}", int) or 0
-        result = self._results(client).get(str(write.number))
+        known = self._results(client)
+        result = known.get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
                 return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
             if write.token_error is not None:  # not applied: the client sends it with another token
                 return (_build_outcome(write, WriteResult(error=write.token_error)),)
+            based = _base_on_followed(write, known, first)
+            if based is None:
+                return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            result = self._decide(now_us, write)
+            result = replace(self._decide(now_us, based), absorbed=write.absorbed)
             if not first:
                 self._begin_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
-            results = {
-                number: stored for number, stored in self._results(client).items() if int(number) >= first
-            }
+            results = {number: stored for number, stored in known.items() if int(number) >= first}
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
             self._store.put(f"known {client}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
+        elif result.absorbed != write.absorbed:  # of a client that was restored from a backup
+            return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
         return (_build_outcome(write, result), *pushed)
 
     def _begin_incarnation(self, writer: str, incarnation: str) -> None:
@@ -507,6 +514,25 @@ class BackEnd:
         if self._acked_lsns[follower] == self._copy.lsn:
             return self._in_flight.settle(now_us, follower)
         return () if was_known else self._push(now_us, [follower])
+
+
+def _base_on_followed(
+    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
+) -> RoutedWrite | None:
+    """Return a write with the version of the one that it follows; None: that one is not decided yet.
+
+    ``results`` are the unacknowledged ones of its client. One before ``first`` is acknowledged: the client
+    sends a conditional write that follows it again, with the version.
+    """
+    if write.follows is UNSET:
+        return write
+    followed = results.get(str(write.follows))
+    if followed is None:
+        return write if write.type == "blind" and write.follows < first else None
+    if followed.ver is UNSET:
+        return replace(write, replaces=None)
+    assert isinstance(followed.table, int)
+    return replace(write, replaces=followed.ver, table=followed.table)
 
 
 def _may_replace(write: RoutedWrite, row: Row | None) -> bool:

@@ -12,10 +12,12 @@ from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
     CLIENT_FROM_NOTIFICATION_SERVER,
@@ -43,8 +45,10 @@ class Reads:
         self.connection = Connection("jane/news", None, ["gateway"], 0)
         self.connection.incarnation = "first"
         self.local = Local(self.ports, 10)
+        own = OwnTables(self.ports, "jane/news")
+        access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
         self.watching = ContinuousReads(
-            self.ports, self.local, FollowedQueries(self.local), self.connection, ["server"], [], max_waiting
+            self.ports, self.local, own, access, followed, self.connection, ["server"], [], max_waiting
         )
         if is_up:
             self.connection.link_up()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
+from mudkit import Lab
 from mudkit.errors import NoNetwork, ParameterError, PredicateError, TableProblem
-from mudkit.systems.mud import freshness
+from mudkit.systems.mud import Client, Cloud, freshness
 
 LENGTHS = {"a": 10, "b": 20, "c": 30}
 
@@ -179,3 +180,112 @@ def test_errors_of_joins_reach_the_caller(joined):
         joined.read("drafts", "lookup('nowhere', key, 'x') = 1").result()
     with pytest.raises(ParameterError, match="order of writes"):
         joined.read("news", "lookup('topics', topic, 'muted') = FALSE", "committed_wio").result()
+
+
+# -- continuous reads
+
+
+def listen(client, predicate=None, **options):
+    """Begin a continuous read of the drafts; return the list of what its callback is called with."""
+    heard = []
+    client.read("drafts", predicate, type="continuous", callback=heard.append, **options).result(1)
+    client.device.world.run(client.device.world.now_us + 1)  # callbacks are called after the operation
+    return heard
+
+
+def kinds_and_keys(heard):
+    return [(change.kind, change.key) for change in heard]
+
+
+def test_changes_are_delivered_at_once_and_without_a_message(place, ann):
+    heard = listen(ann, "words > 10")
+    ann.write("drafts", "a", {"words": 50}).result(1)
+    ann.write("drafts", "b", {"words": 1}).result(1)  # it was not delivered, so its loss is not either
+    ann.write("drafts", "a", {"words": 60}).result(1)
+    ann.write("drafts", "z", {"words": 5}).result(1)
+    ann.delete("drafts", "a").result(1)
+    place.lab.run(seconds=1)
+    assert [(change.kind, change.key, change.version) for change in heard] == [
+        ("upsert", "a", 2),
+        ("upsert", "a", 3),
+        ("remove", "a", 4),
+    ]
+    assert heard[1].record == {"words": 60}
+    assert count_messages(place) == 0
+
+
+def test_existing_records_come_first(place, ann):
+    place.lab.run(minutes=1)
+    ann.write("drafts", "d", {"words": 40}).result(1)
+    assert kinds_and_keys(listen(ann, sync_timestamp=0.0)) == [
+        ("upsert", "a"), ("upsert", "b"), ("upsert", "c"), ("upsert", "d"), ("synced", ""),
+    ]  # fmt: skip
+    assert kinds_and_keys(listen(ann, sync_timestamp=30.0)) == [("upsert", "d"), ("synced", "")]
+
+
+def test_reads_end_with_the_call_or_the_table(place, ann):
+    heard, others = listen(ann), listen(ann)
+    handle = ann.continuous_reads().result(1)[0]["handle"]
+    ann.unregister(handle).result(1)
+    ann.write("drafts", "d", {}).result(1)
+    ann.drop("drafts").result(1)
+    place.lab.run(seconds=1)
+    assert heard == []
+    assert kinds_and_keys(others[:1]) == [("upsert", "d")]
+    assert others[1:] == [{"ended": "the table was dropped"}]
+
+
+def test_aggregates_are_delivered_when_they_change(place, ann):
+    heard = listen(ann, "words > 10", aggregate="count(*)", sync_timestamp=0.0)
+    ann.write("drafts", "z", {"words": 1}).result(1)
+    ann.write("drafts", "a", {"words": 11}).result(1)
+    place.lab.run(seconds=1)
+    assert heard == [{"count(*)": 2}, {"count(*)": 3}]
+
+
+@pytest.mark.parametrize(("max_waiting", "versions"), [(10, [2, 3, 4, 5, 6]), (2, [2, 3, 6])])
+def test_changes_wait_for_the_next_run_of_the_application(tmp_path, max_waiting, versions):
+    """Beyond the bound, only the last version of a record comes."""
+    lab = Lab(seed=1)
+    ann = Client(lab.device("ann", storage=tmp_path), Cloud(lab), app="news", max_waiting=max_waiting)
+    ann.create("drafts", where="device").result(1)
+    ann.write("drafts", "a", {"words": 1}).result(1)
+    assert listen(ann) == []
+    for process in lab.devices["ann"].processes:
+        process.store.close()
+    lab = Lab(seed=1)
+    ann = Client(lab.device("ann", storage=tmp_path), Cloud(lab), app="news", max_waiting=max_waiting)
+    for words in (2, 3, 4, 5, 6):
+        ann.write("drafts", "a", {"words": words}).result(1)
+    (read,) = ann.continuous_reads().result(1)
+    heard = []
+    ann.listen(read["handle"], heard.append).result(1)
+    lab.run(seconds=1)
+    assert [change.version for change in heard] == versions
+    ann.write("drafts", "a", {"words": 7}).result(1)
+    lab.run(seconds=1)
+    assert heard[-1].version == 7
+    for process in lab.devices["ann"].processes:
+        process.store.close()
+
+
+def test_reader_data_concern_later_writes(place, ann):
+    ann.write("drafts", "d", {"words": 1}, predicate="receiver.is_alone").result(1)
+    heard = []
+    read = ann.read(
+        "drafts", type="continuous", data={"is_alone": True}, sync_timestamp=0.0, callback=heard.append
+    )
+    handle = read.result(1)
+    ann.update_data(handle, {"is_alone": False}).result(1)
+    ann.write("drafts", "a", {"words": 2}).result(1)
+    place.lab.run(seconds=1)
+    assert kinds_and_keys(heard[5:]) == [("upsert", "a")]
+    ann.write("drafts", "d", {"words": 2}, predicate="receiver.is_alone").result(1)
+    place.lab.run(seconds=1)
+    assert kinds_and_keys(heard[6:]) == [("remove", "d")]
+
+
+def test_joins_with_the_cloud_are_refused(joined):
+    for table, other in (("drafts", "news"), ("news", "topics")):
+        with pytest.raises(ParameterError, match="cannot join"):
+            joined.read(table, f"lookup('{other}', key, 'x') = 1", type="continuous").result()

@@ -218,6 +218,55 @@ def test_refusal_applies_to_late_duplicates(master):
     assert write(master, 2)[0][1]["ver"] == 1
 
 
+def test_write_that_follows_another_waits_for_it(master):
+    """Mobius 4.2: writes of a record are applied in order, also where the network has lost the first."""
+    create_public_table(master)
+    following = {"type": "conditional", "replaces": 0, "follows": 1}
+    assert write(master, 2, **following) == []
+    assert write(master, 2, type="blind", follows=1) == []
+    assert write(master, 1)[0][1]["ver"] == 1
+    assert write(master, 2, **following)[0][1]["ver"] == 2
+    assert write(master, 2, **following)[0][1]["ver"] == 2  # once
+
+
+def test_write_that_follows_a_failed_one_replaces_nothing(master):
+    create_public_table(master)
+    write(master, 1)
+    (_, failed), *_ = write(master, 2, type="conditional", replaces=7)
+    assert failed["conflict"]["ver"] == 1
+    (_, conflict), *_ = write(master, 3, type="conditional", replaces=1, follows=2)
+    assert conflict["conflict"]["ver"] == 1
+    assert write(master, 4, type="blind", follows=3)[0][1]["ver"] == 2
+
+
+def test_write_follows_one_whose_result_is_acknowledged(master):
+    """A blind one is next in any case; a conditional one comes again with the version."""
+    create_public_table(master)
+    write(master, 1)
+    write(master, 4, known=2, key="b")  # acknowledges the result of the first
+    assert write(master, 2, known=1, type="conditional", replaces=0, follows=1) == []
+    assert write(master, 3, known=1, type="blind", follows=1)[0][1]["ver"] == 2
+
+
+def test_write_is_not_next_in_a_later_table_of_the_name(master):
+    create_public_table(master)
+    write(master, 1)
+    administer(master, "drop", "t", "3")
+    administer(master, "create", "t", "4", acl="public")
+    ((_, outcome),) = write(master, 2, type="conditional", replaces=0, follows=1)
+    assert outcome["error"]["kind"] == "TableProblem"
+
+
+def test_write_that_was_absorbed_is_refused_if_a_restored_client_sends_it(master):
+    """Its number was used with the content of the one that absorbed it."""
+    create_public_table(master)
+    (_, first), *_ = write(master, 1, absorbed=2)
+    assert write(master, 1, absorbed=2) == [("gateway", first)]
+    for absorbed in ({}, {"absorbed": 1}):
+        ((_, outcome),) = write(master, 1, **absorbed)
+        assert outcome["error"]["summary"] == "The result of this write is not known any more."
+
+
 def test_write_with_an_expired_token_can_be_sent_with_another(master):
     create_public_table(master)
     error = {"kind": "TokenExpired", "summary": "This token has expired."}
