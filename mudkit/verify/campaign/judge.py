@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
+from math import inf
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
@@ -412,11 +413,19 @@ class Judgement:
                 self.problems.append(
                     f"{value!r} was stored by a device, and was neither committed nor is it pending"
                 )
+        collected = (
+            lsn
+            for lsn, entry in self.campaign.work.log.items()
+            if entry["op"] == "collect" and entry["name"] == MAIN
+        )
+        first_collected = min(collected, default=inf)
         for row in rows:
             before = previous[row["lsn"]]
             is_next = row["ver"] == 1 + (0 if before is None else before["ver"])
             is_over_hidden = before is not None and before["predicate"] is not None
-            if not is_next and not (is_over_hidden and row["ver"] == row["lsn"]):
+            is_deleted = before is None or before["data"] is None
+            is_over_collected = is_deleted and row["lsn"] > first_collected
+            if not is_next and not ((is_over_hidden or is_over_collected) and row["ver"] == row["lsn"]):
                 self.problems.append(f"version {row['ver']} of {row['key']} follows {before}")
 
     def _judge_since(self, rows: list[dict[str, Any]], since_us: int) -> None:

@@ -163,7 +163,7 @@ class BackEnd:
             self._lineage = continue_lineage(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
-        return [*self._collect_tombstones(now_us), *self._handle(now_us, event)]
+        return [*self._handle(now_us, event), *self._collect_tombstones(now_us)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Handle an event, as listed above."""

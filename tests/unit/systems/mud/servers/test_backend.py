@@ -449,9 +449,9 @@ def test_tombstone_is_kept_while_a_follower_may_lack_it(store, master):
 
 def collect(master):
     last = delete_a_record(master)
-    for now_us in (0, 2 * KEEP_US):
+    for number, now_us in ((last, 0), (last, 2 * KEEP_US), (last + 1, 2 * KEEP_US)):
         for follower in ("replica", "processor"):
-            acknowledge(master, follower, last + (now_us > 0), now_us=now_us)
+            acknowledge(master, follower, number, now_us=now_us)
 
 
 def outcome(messages):
