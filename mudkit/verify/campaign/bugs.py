@@ -374,7 +374,7 @@ BUGS: Final = (
         "an application that was started again misses changes of its continuous reads",
         ((ContinuousReads, "_emit", _emit_at_once),),
         in_histories=False,
-        seed=4,
+        seed=17,
     ),
     Bug(
         "changes beyond the bound that are dropped",
@@ -394,12 +394,14 @@ BUGS: Final = (
         "what deleted records leave is never collected",
         ((BackEnd, "_collect_tombstones", lambda self, now_us: ()),),
         in_histories=False,
+        seed=46,
     ),
     Bug(
         "versions that begin again",
         "a record has versions again that it had before its tombstone was collected",
         ((backend, "_collected_key", lambda name: f"collected {next(_COUNT)}"),),
         in_histories=False,
+        seed=46,
     ),
     Bug(
         "a session without a token",
