@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class Campaign:
         """Operations that renew each client's token."""
         self.replaces: dict[str, int | None] = {}
         """Version that each conditional write must replace, by value."""
+        self._written: dict[tuple[str, int], str | None] = {}
+        """Value of each pending write (None: a delete), by its client and sequence number."""
         self.bases: dict[str, str | None] = {}
         """Value that each write was based on (None: no record), by its own value."""
         self.losses: dict[str, list[Loss]] = {}
@@ -178,7 +181,7 @@ class Campaign:
             max_waiting=Random(f"{name} of run {self._seed}").choice([1, 3, 1000]),
         )
         (process,) = self.lab.world.hosts[name].processes
-        process.store.at_put = self._record_write
+        process.store.at_put = partial(self._record_write, name)
         return client
 
     # -- observation
@@ -197,12 +200,18 @@ class Campaign:
 
         process.store.at_put = put
 
-    def _record_write(self, key: str, value: Any) -> None:
-        if isinstance(value, PendingWrite) and value.data is not None:
-            base = None if value.base is None else value.base.data
-            text = str(value.data["v"])
-            self.replaces[text] = value.replaces
-            self.bases[text] = None if base is None else str(base["v"])
+    def _record_write(self, name: str, key: str, value: Any) -> None:
+        if not isinstance(value, PendingWrite):
+            return
+        text = None if value.data is None else str(value.data["v"])
+        self._written[name, value.seq] = text
+        if text is None:
+            return
+        base = None if value.base is None else value.base.data
+        self.replaces[text] = value.replaces
+        self.bases[text] = None if base is None else str(base["v"])
+        if value.after is not None:  # it leaves with that one, whose version may be known only afterwards
+            self.bases[text] = self._written[name, value.after]
 
     def _watch_kills(self) -> None:
         world, before = self.lab.world, self.lab.world.on_incident
@@ -303,7 +312,7 @@ class Campaign:
         live = {row["key"] for row in rows if row["data"] is not None}
         kept = [row["key"] for row in rows if row["data"] is None]
         self.returned += [f"tombstones of {kept} are kept"] if kept else []
-        reads = {name: self.clients[name].read(MAIN, latest=True) for name in able}
+        reads: dict[str, Any] = {name: self.clients[name].read(MAIN, latest=True) for name in able}
         lab.run(minutes=5)
         for name, read in reads.items():
             shown = set(read.result().records) if read.status == "ok" else {read.status}

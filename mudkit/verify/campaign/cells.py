@@ -24,7 +24,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "asking": (
         "aggregate, asked", "answered", "asked again, a part was lost", "asked again, too old",
         "committed, asked", "committed, here", "committed_wio, asked", "committed_wio, here",
-        "committed_wio, must wait", "latest, asked", "no link", "refused", "refused here",
+        "committed_wio, must wait", "latest, asked", "network lost", "no link", "refused", "refused here",
         "uncommitted, asked", "uncommitted, here",
     ),
     "watching": (

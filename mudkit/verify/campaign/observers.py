@@ -99,6 +99,8 @@ class _ClientObserver:
                     yield "watching: hello timer"
             elif event.name == "due":
                 yield "writing: due"
+            elif event.name == "offline":
+                yield "asking: network lost"
             else:
                 yield f"watching: {event.name} timer"
         for message in requests:

@@ -135,7 +135,8 @@ class StoredRead(Struct):
     ``begun_lsns`` has the position of each processor from which a read without existing records began.
 
     ``aggregate`` are the aggregates of which the application is notified instead of records, and
-    ``told_aggregates`` their values of which it was notified last.
+    ``told_aggregates`` their values of which it was to be notified last, ``heard_aggregates`` those of which
+    its callback was.
 
     ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
@@ -157,6 +158,7 @@ class StoredRead(Struct):
     begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
     aggregate: str | None = None
     told_aggregates: Fields | None = None
+    heard_aggregates: Fields | None = None
     is_paused: bool = False
     ended: str | None = None
     synced_us: int | None = None

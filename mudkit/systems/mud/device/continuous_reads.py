@@ -769,19 +769,27 @@ class ContinuousReads:
         """Return a notification, stored until its callback was called; without a callback, let it wait."""
         handle = notice.handle
         if not read.waiting and self._has_listener(listener_of(handle)):
-            return notice.notify(), self._notices.add(notice)
+            return self._pass_on(read, notice)
         if notice.kind == _AGGREGATES:
             self._delete_waiting(read)
         read.waiting += 1
         self._store.put(f"{_waiting_key(handle)}{self._local.increment('count of waiting'):012d}", notice)
         return ()
 
+    def _pass_on(self, read: ContinuousRead, notice: _Notice) -> Sequence[Effect]:
+        """Return the notification of a callback that is registered."""
+        if notice.kind == _AGGREGATES:
+            read.stored.heard_aggregates = notice.record
+            self._store_read(read.stored)
+        return notice.notify(), self._notices.add(notice)
+
     def _release_waiting(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Emit the notifications that waited for a callback, and register the read again if it is paused."""
         effects: list[Effect] = []
         stored = read.stored
         for notice in self._delete_waiting(read):
-            effects += notice.notify(), self._notices.add(notice)
+            if notice.kind != _AGGREGATES or notice.record != stored.heard_aggregates:
+                effects += self._pass_on(read, notice)
         effects += self._complete_awaiting(read)
         if stored.is_paused:
             stored.is_paused = False
