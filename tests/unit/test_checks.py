@@ -304,7 +304,7 @@ def test_types_are_refused_before_marks(call, summary, where, expected):
         (list, "a list"),
     ],
 )
-def test_annotations_of_sequences_are_told_with_their_items(hint, expected):
+def test_annotations_of_sequences_are_described_with_their_items(hint, expected):
     def drink(given):
         return given
 
