@@ -295,6 +295,25 @@ def test_types_are_refused_before_marks(call, summary, where, expected):
     assert (caught.value.summary, caught.value.where, caught.value.expected) == (summary, where, expected)
 
 
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        (list[int], "a sequence, each a whole number"),
+        (tuple[str, ...], "a sequence, each a text"),
+        (tuple[int, str] | None, "(a whole number, a text) or None"),
+        (list, "a list"),
+    ],
+)
+def test_annotations_of_sequences_are_described_with_their_items(hint, expected):
+    def drink(given):
+        return given
+
+    drink.__annotations__["given"] = hint
+    with pytest.raises(ParameterError) as caught:
+        check_arguments(drink)(3)
+    assert caught.value.expected == expected
+
+
 def test_described_class_is_named_in_these_words():
     @described("a pot, such as lab.pot()")
     class Pot:

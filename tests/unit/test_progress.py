@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import signal
+import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +93,15 @@ def test_bars_require_a_terminal_or_notebook_by_default(monkeypatch):
         assert is_enabled() is expected
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     assert is_enabled() is True
+
+
+@pytest.mark.parametrize(
+    ("shell", "expected"),
+    [(None, False), (SimpleNamespace(kernel=None), False), (SimpleNamespace(kernel="python3"), True)],
+)
+def test_shell_with_a_kernel_is_a_notebook(monkeypatch, shell, expected):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert progress._in_notebook() is expected
 
 
 def test_nested_bar_is_not_shown(bars):

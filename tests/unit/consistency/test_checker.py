@@ -23,6 +23,7 @@ from mudkit.consistency import (
     views,
 )
 from mudkit.consistency import checker as checker_module
+from mudkit.consistency import verdict as verdict_module
 from mudkit.consistency.models import Form, promising
 
 BADNESS = (Status.OK, Status.UNKNOWN, Status.ILLEGAL)
@@ -285,3 +286,12 @@ def test_minimizing_removes_unanswered_writes_with_their_predecessor():
     verdict = check(History.parse("ann: w1   w2  r1\nbob:      w1>3…  r3"), "sequential")
     assert [operation.label for operation in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
     assert "Nobody wrote" not in verdict.explanation.text
+
+
+def test_operation_without_an_answer_is_drawn_to_the_last_time(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(verdict_module, "lanes", lambda events, *rest: drawn.extend(events) or "")
+    str(check(History.parse("ann: w1…\nbob: r1 r0"), "sequential")._view())
+    assert [(event.text, event.start, event.end) for event in drawn] == [
+        ("w(x)1…", 0, 3), ("r(x)1", 0, 1), ("r(x)0", 2, 3),
+    ]  # fmt: skip
