@@ -323,6 +323,11 @@ Entropy: TypeAlias = Callable[[int], bytes]
 """``entropy(n)`` returns n random bytes: a named stream in a lab, the operating system's elsewhere."""
 
 
+def _has_any_listener(listener: str) -> bool:
+    """Return True: every callback is registered."""
+    return True
+
+
 class Ports(msgspec.Struct, frozen=True):
     """A machine's store, entropy and address, passed at its creation and after each restart.
 
@@ -332,11 +337,15 @@ class Ports(msgspec.Struct, frozen=True):
     entropy : Entropy
     address : str
         Address of the host on the network.
+    has_listener : callable
+        Returns whether the application has registered a callback under a listener's name: an application
+        that was started again may not have registered it yet.
     """
 
     store: Store
     entropy: Entropy
     address: str
+    has_listener: Callable[[str], bool] = _has_any_listener
 
 
 Make: TypeAlias = Callable[[Ports], Machine]
@@ -394,8 +403,11 @@ class Installed(Protocol):
         """Call an operation of the machine (:class:`Call`)."""
         ...
 
-    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
-        """Call ``callback`` with the payload of each :class:`Notify` to a listener of that name."""
+    def listen(self, listener: str, callback: Callable[[Any], None], *, is_only: bool = False) -> None:
+        """Call ``callback`` with the payload of each :class:`Notify` to a listener of that name.
+
+        ``is_only``: it takes the place of earlier callbacks.
+        """
         ...
 
 
@@ -453,6 +465,10 @@ class Network(Protocol):
 
     def server(self, name: str, *, at: Place | None = None) -> Host:
         """Return the server of that name; it is added if there is none. ``at``: its place, degrees."""
+        ...
+
+    def access_point(self, name: str, at: Place, range_m: float) -> object:
+        """Add an access point, which devices that roam use in its range; see :class:`mudkit.lab.Lab`."""
         ...
 
 

@@ -21,7 +21,7 @@ from mudkit.fleet.coverage import AccessPoint
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
 from mudkit.fleet.link import profile_of
-from mudkit.fleet.load import LOAD_COLUMNS, Load, ServerProfile
+from mudkit.fleet.load import LOAD_COLUMNS, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
 from mudkit.fleet.transport import Transport, transport_of
 from mudkit.places import Place, parse_place
@@ -140,6 +140,7 @@ class Lab(Displayed):
         base_mw: float = BASE_MW,
         inbound: bool | None = None,
         roam: bool = False,
+        short_range: str | None = None,
         storage: str | os.PathLike[str] | None = None,
         **context: Any,
     ) -> Device:
@@ -171,6 +172,10 @@ class Lab(Displayed):
             others send fails. None: it lets nobody in if the lab has a transport with connections.
         roam : bool
             Whether it uses access points (:meth:`access_point`) where it is in range of one.
+        short_range : str, optional
+            ``bluetooth`` or ``wifi_direct``: what it sends to devices near it that have the same goes there
+            without a network, and is ``near up`` and ``near down`` on the bill
+            (:data:`mudkit.fleet.nearby.SHORT_RANGES`). None: everything goes over the network.
         storage : path-like, optional
             Folder for the stores of its machines; existing stores are used. By default they are in memory.
         **context
@@ -199,6 +204,7 @@ class Lab(Displayed):
             base_mw=base_mw,
             inbound=inbound,
             roam=roam,
+            short_range=short_range,
             context=context,
         )
         device = self._add(group)[0]
@@ -217,6 +223,7 @@ class Lab(Displayed):
         base_mw: float = BASE_MW,
         inbound: bool | None = None,
         roam: bool = False,
+        short_range: str | None = None,
         prefix: str = "phone",
         **context: Any,
     ) -> list[Device]:
@@ -228,7 +235,7 @@ class Lab(Displayed):
             Number of devices, from 1 to 1,000,000.
         prefix : str
             Beginning of their names, before the dash and the number.
-        mobility, link, outage, every_s, battery_j, base_mw, inbound, roam, **context
+        mobility, link, outage, every_s, battery_j, base_mw, inbound, roam, short_range, **context
             As in :meth:`device`.
 
         Raises
@@ -251,6 +258,7 @@ class Lab(Displayed):
             base_mw=base_mw,
             inbound=inbound,
             roam=roam,
+            short_range=short_range,
             context=context,
         )
         return self._add(group)
@@ -310,13 +318,14 @@ class Lab(Displayed):
             a place, too, take the time of their way (:func:`mudkit.places.travel_us`). By default it is near
             everything.
         profile : ServerProfile, optional
-            How long it takes for its events, and how many may wait. By default they take no time. Give it
-            before anything is sent to the server.
+            How long it takes for its events, and how many may wait. By default they take no time. It cannot
+            change once the server has handled events.
 
         Raises
         ------
         ParameterError
-            The name is not usable, or a device has it; there is no such city.
+            The name is not usable, or a device has it; there is no such city; the server has handled events
+            with another profile.
         """
         host = self.world.hosts.get(check_host_name(name))
         if isinstance(host, Device):
@@ -332,7 +341,7 @@ class Lab(Displayed):
         if at is not None:
             self.world.place_server(server, parse_place("at", at))
         if profile is not None:
-            server.load = Load(server, profile)
+            self.world.load_server(server, profile)
         return server
 
     def access_point(
@@ -370,6 +379,11 @@ class Lab(Displayed):
         point = AccessPoint(name, parse_place("at", at), range_m, profile_of(link))
         self.world.coverage.add_point(point)
         return point
+
+    @property
+    def access_points(self) -> dict[str, AccessPoint]:
+        """Access points by name."""
+        return dict(self.world.coverage.points)
 
     @property
     def now(self) -> dt.datetime:

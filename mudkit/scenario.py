@@ -83,7 +83,8 @@ class Scenario:
         # Refuses what a lab would, before a run begins.
         Group(
             ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
-            every_s=self.every_s, battery_j=None, base_mw=BASE_MW, inbound=None, roam=False, context={},
+            every_s=self.every_s, battery_j=None, base_mw=BASE_MW, inbound=None, roam=False,
+            short_range=None, context={},
         )  # fmt: skip
 
     def describe(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import ipywidgets
@@ -10,6 +11,7 @@ import pyarrow as pa
 from mudkit import figures
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
+from mudkit.fleet.coverage import AccessPoint
 from mudkit.units import US_PER_S
 from mudkit.widgets.panel import Figure, Panel
 
@@ -31,6 +33,8 @@ class FleetMap(Panel):
         Time zone of the times shown.
     step_s : float
         Time between two frames, in seconds.
+    access_points : iterable of AccessPoint
+        Drawn with their ranges: those of a lab are ``lab.access_points.values()``.
 
     Attributes
     ----------
@@ -45,13 +49,19 @@ class FleetMap(Panel):
     """
 
     def __init__(
-        self, positions: pa.Table, links: pa.Table | None = None, *, tz: str = "UTC", step_s: float = 300.0
+        self,
+        positions: pa.Table,
+        links: pa.Table | None = None,
+        *,
+        tz: str = "UTC",
+        step_s: float = 300.0,
+        access_points: Iterable[AccessPoint] = (),
     ) -> None:
         if not step_s > 0:
             raise ParameterError(
                 "The step is not positive.", where="step_s", found=str(step_s), expected="over 0 s"
             )
-        self._fleet = figures.Fleet.from_tables(positions, links, tz)
+        self._fleet = figures.Fleet.from_tables(positions, links, tz, access_points)
         self._first_us, last_us = self._fleet.span_us()
         self._step_us = round(step_s * US_PER_S)
         steps = max(1, (last_us - self._first_us) // self._step_us)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -172,6 +172,107 @@ def propagation(
         dates=dates,
         overwrite=overwrite,
     )
+
+
+RadiusKm = Annotated[
+    float | None, typer.Option(help="Distance within which a device stands, in km; by default 0.05.")
+]
+MinStopS = Annotated[
+    float | None, typer.Option(help="Minimum duration of a stop, in seconds; by default 300.")
+]
+
+
+@app.command("stops")
+def stops(
+    trace: Trace,
+    out: Out,
+    radius_km: RadiusKm = None,
+    min_stop_s: MinStopS = None,
+    max_gap_s: Annotated[
+        float | None,
+        typer.Option(help="Longest time between two positions of a stop, in seconds; by default 1800."),
+    ] = None,
+    where: Where = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """List the stops of devices.
+
+    Example: mudkit pipeline stops traces/cars --out stops --min-stop-s 600
+    """
+    limits = {"radius_km": radius_km, "min_stop_s": min_stop_s, "max_gap_s": max_gap_s}
+    _run("stops", trace, out, where=where, overwrite=overwrite, **_given(limits))
+
+
+@app.command("trips")
+def trips(
+    trace: Trace,
+    out: Out,
+    radius_km: RadiusKm = None,
+    min_stop_s: MinStopS = None,
+    max_gap_s: Annotated[
+        float | None,
+        typer.Option(help="Longest time between two positions of a trip, in seconds; by default 1800."),
+    ] = None,
+    min_km: Annotated[
+        float | None, typer.Option(help="Length below which it is no trip, in km; by default 0.5.")
+    ] = None,
+    where: Where = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """List the trips of devices between their stops.
+
+    Example: mudkit pipeline trips traces/cars --out trips --min-km 1
+    """
+    limits = {"radius_km": radius_km, "min_stop_s": min_stop_s, "max_gap_s": max_gap_s, "min_km": min_km}
+    _run("trips", trace, out, where=where, overwrite=overwrite, **_given(limits))
+
+
+@app.command("speeds")
+def speeds(
+    trace: Trace,
+    out: Out,
+    max_gap_s: Annotated[
+        float | None,
+        typer.Option(help="Longest time between the two positions, in seconds; by default 600."),
+    ] = None,
+    where: Where = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """List the speeds of devices between consecutive positions.
+
+    Example: mudkit pipeline speeds traces/cars --out speeds
+    """
+    _run("speeds", trace, out, where=where, overwrite=overwrite, **_given({"max_gap_s": max_gap_s}))
+
+
+@app.command("join")
+def join(
+    trace: Trace,
+    out: Out,
+    areas: Annotated[
+        str, typer.Option(metavar="PATH", help="GeoJSON file of areas, such as districts, or its address.")
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(help="Property of the areas that names them; by default their id, or their number."),
+    ] = None,
+    where: Where = None,
+    dates: Dates = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Join positions with the areas that they lie in.
+
+    Example: mudkit pipeline join traces/cars --out by_district --areas districts.geojson
+    """
+    from mudkit.trace.areas import read_areas
+
+    read_areas(areas, name)  # fail before Spark starts if these are no areas
+    _run("join", trace, out, areas=areas, name=name, where=where, dates=dates, overwrite=overwrite)
+
+
+def _given(limits: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the limits that are given."""
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _run(job: str, trace: str, out: str, **settings: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mudkit import words
 from mudkit.errors import ParameterError
 
 
@@ -49,7 +50,8 @@ def report(
         bool,
         typer.Option(
             "--spark",
-            help="Compute on Spark whatever the size; the trace may be a table: --param trace=sales.cabs.",
+            help="Compute on Spark whatever the size. Addresses, large traces and tables (--param "
+            "trace=sales.cabs) always are.",
         ),
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
@@ -122,7 +124,7 @@ def report(
                 "This report is computed on this machine alone.",
                 where="--spark",
                 found=f"mudkit report {name} --spark",
-                expected=f"{' or '.join(with_spark)} with --spark",
+                expected=f"{words.joined(with_spark, 'or')} with --spark",
                 remedy="leave --spark out",
             )
         given["spark"] = True

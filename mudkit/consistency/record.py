@@ -11,6 +11,10 @@ uncommitted read returns the client's own pending write (4.2), which may be reje
 has seen it, only until the rejection, and until then its reads did not fall back behind it. A model that
 retracts removes the write and the reads of it, and checks the rest (:func:`set_aside`).
 
+A blind write that was never sent may be absorbed by a later one of its client: both are answered at once with
+one version. The earlier one comes directly before the later one, so that nobody sees it but its own client's
+uncommitted reads: it has no version in a reading, and is left out where nobody saw it, which changes nothing.
+
 A device that is restored from a backup reads again what is pending there, until that is rejected again. In a
 history it is another client after the restore, which makes these writes again at the time of the restore.
 """
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -120,11 +124,13 @@ class Record:
     def __init__(
         self, operations: Iterable[Operation], reads: frozenset[str | None], refused: Refused
     ) -> None:
-        self.operations = [
-            operation
-            for operation in operations
-            if operation.is_write or (operation.outcome is Outcome.OK and operation.type in reads)
-        ]
+        self.operations = _without_versions_of_absorbed(
+            [
+                operation
+                for operation in operations
+                if operation.is_write or (operation.outcome is Outcome.OK and operation.type in reads)
+            ]
+        )
         self.refused = refused
         self._by_version: dict[int, int] = {}
         self._by_value: dict[str | None, list[int]] = {}
@@ -438,6 +444,33 @@ class Record:
             if place not in removed and write in effective
         )
         return reading
+
+
+def _without_versions_of_absorbed(operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations in which absorbed writes have no version; those that nobody saw are left out."""
+    last: dict[tuple[str, int | None, int | None], int] = {}
+    earlier: set[int] = set()
+    for place, operation in enumerate(operations):
+        content = operation.content
+        if operation.outcome is Outcome.OK and operation.type == "blind" and content.version is not None:
+            answer = operation.client, content.version, operation.answered_us
+            if answer in last:
+                earlier.add(last[answer])
+            last[answer] = place
+    if not earlier:
+        return list(operations)
+    seen = {
+        (operation.client, operation.content.value)
+        for operation in operations
+        if operation.kind is Kind.READ and operation.content.version is None
+    }
+    kept: list[Operation] = []
+    for place, operation in enumerate(operations):
+        if place not in earlier:
+            kept.append(operation)
+        elif (operation.client, operation.content.value) in seen:
+            kept.append(replace(operation, content=Content(operation.content.value)))
+    return kept
 
 
 def set_aside(operations: Sequence[Operation], saw: Mapping[int, int]) -> frozenset[int] | Anomaly:

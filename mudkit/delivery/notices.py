@@ -30,8 +30,8 @@ class FieldsWithId(dict[str, Value]):
 class Notices(Generic[_T]):
     """Notifications, stored as structs ``kind`` under ``name`` until the application has been notified.
 
-    A machine calls :meth:`repeat` in its first event after a start, :meth:`add` with each notification, and
-    :meth:`clear` when the timer ``TIMER`` fires.
+    A machine calls :meth:`repeat` or :meth:`take_former` in its first event after a start, :meth:`add` with
+    each notification, and :meth:`clear` when the timer ``TIMER`` fires.
     """
 
     TIMER: Final = "notified"
@@ -62,6 +62,14 @@ class Notices(Generic[_T]):
             return ()
         former, self._former = self._former, []
         return [*map(notify, former), SetTimer(self.TIMER, 0)]
+
+    def take_former(self) -> Sequence[_T]:
+        """Remove and return the notifications that former starts left, in order, instead of a repeat."""
+        former, self._former = self._former, []
+        for key in self._keys[: len(former)]:
+            self._store.delete(key)
+        del self._keys[: len(former)]
+        return former
 
     def clear(self) -> None:
         """Remove the stored notifications: the timer has fired, so their effects were carried out."""

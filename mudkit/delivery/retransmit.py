@@ -5,7 +5,7 @@ New traffic never moves the deadline of an older item, and an answer to one item
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -82,12 +82,30 @@ class RetransmitTimer(Generic[_K]):
 
         ``size_bytes`` are its bytes on the link; 0: it was not sent over one.
         """
+        return self._set_timer(now_us, self._record_sent(now_us, key, size_bytes))
+
+    def start_together(self, now_us: int, sizes_bytes: Mapping[_K, int]) -> Sequence[Effect]:
+        """Start the deadlines of items that are sent in one message, which is lost or arrives as a whole.
+
+        All have that of the item whose deadline is last, so that they are overdue together.
+        """
+        due_us = max(self._record_sent(now_us, key, size_bytes) for key, size_bytes in sizes_bytes.items())
+        for key in sizes_bytes:
+            self._in_flight[key].due_us = due_us
+        return self._set_timer(now_us, due_us)
+
+    def _record_sent(self, now_us: int, key: _K, size_bytes: int) -> int:
+        """Record a transmission of an item, and return its deadline."""
         before = self._in_flight.get(key)
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
         self.size_bytes += size_bytes - (0 if before is None else before.size_bytes)
         wait_us = min(self._timeout_us << min(times, 10), self._max_timeout_us)
         due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + 2 * self._round_trip_us
         self._in_flight[key] = _InFlight(due_us, since_us, times + 1, size_bytes)
+        return due_us
+
+    def _set_timer(self, now_us: int, due_us: int) -> Sequence[Effect]:
+        """Set the timer to a deadline, unless it fires earlier."""
         if self._set_us is not None and self._set_us <= due_us:
             return ()
         self._set_us = due_us

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -38,6 +38,7 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import Floats, require_columns, rows_of
 from mudkit.figures.times import NO_TIME, Bars, TimeAxis, Times, as_us, format_time, times_us
+from mudkit.fleet.coverage import AccessPoint
 from mudkit.lab import Lab
 from mudkit.trace.schema import epoch_us
 from mudkit.units import KM_PER_DEGREE, US_PER_S
@@ -56,6 +57,7 @@ _RADIO_NAMES: Final = {"promotion": "ramp"}
 """States whose name on screen is another one."""
 _PLACE_MARKS: Final = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 _MAX_STREET_POINTS: Final = 4000  # enough to see streets, few enough to draw at once
+_CIRCLE_POINTS: Final = 49
 _MAX_SILENCE_S: Final = 600.0  # a device that has been silent for longer is not drawn
 _LINK_SYMBOLS, _LINK_COLOURS, _LINK_SIZES_PX = ("circle", "x"), (BLUE, ORANGE), (9, 11)  # up, down
 
@@ -480,6 +482,8 @@ class Fleet:
         unknown.
     tz : str
         Time zone of titles.
+    access_points : sequence of AccessPoint
+        Drawn with their ranges.
     """
 
     t_us: NDArray[np.int64]
@@ -489,9 +493,16 @@ class Fleet:
     names: list[str]
     links: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None = None
     tz: str = "UTC"
+    access_points: Sequence[AccessPoint] = ()
 
     @classmethod
-    def from_tables(cls, positions: pa.Table, links: pa.Table | None = None, tz: str = "UTC") -> Fleet:
+    def from_tables(
+        cls,
+        positions: pa.Table,
+        links: pa.Table | None = None,
+        tz: str = "UTC",
+        access_points: Iterable[AccessPoint] = (),
+    ) -> Fleet:
         """Build a fleet from tables.
 
         Parameters
@@ -503,6 +514,8 @@ class Fleet:
             its first row, and without any, a device has a link.
         tz : str
             Time zone of titles.
+        access_points : iterable of AccessPoint
+            Drawn with their ranges: those of a lab are ``lab.access_points.values()``.
 
         Raises
         ------
@@ -520,7 +533,8 @@ class Fleet:
         edges = np.searchsorted(codes, np.arange(len(names.dictionary) + 1))
         lat, lon = (np.asarray(positions[name].to_numpy(), dtype=np.float64) for name in ("lat", "lon"))
         t_us, devices = epoch_us(positions["ts"]), names.dictionary.to_pylist()
-        return cls(t_us, lat, lon, edges, devices, _states_by_device(links), tz)
+        states = _states_by_device(links)
+        return cls(t_us, lat, lon, edges, devices, states, tz, tuple(access_points))
 
     def at(self, t_us: int) -> tuple[Floats, Floats, list[str]]:
         """Return latitudes, longitudes and names of the devices heard of in the ten minutes before a time."""
@@ -556,6 +570,8 @@ class Fleet:
     def figure(self, t_us: int) -> go.Figure:
         """Draw the fleet at a time: blue circles, and orange crosses for devices without a link.
 
+        Ranges of access points are grey discs.
+
         Parameters
         ----------
         t_us : int
@@ -582,7 +598,9 @@ class Fleet:
                 "size": _LINK_SIZES_PX[number],
             }
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=mark))
-        has_legend = self.links is not None
+        if self.access_points:
+            figure.add_trace(_ranges(self.access_points))
+        has_legend = self.links is not None or bool(self.access_points)
         styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=LEGEND_ABOVE)
         x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
         map_axes(figure, float(np.median(self.lat)), x, y)
@@ -618,6 +636,28 @@ class Fleet:
     def span_us(self) -> tuple[int, int]:
         """Return the first and the last time."""
         return int(self.t_us.min()), int(self.t_us.max())
+
+
+def _ranges(points: Sequence[AccessPoint]) -> go.Scatter:
+    """Return a disc for the range of each access point."""
+    angles = np.linspace(0.0, 2 * np.pi, _CIRCLE_POINTS)
+    lat, lon, text = list[float](), list[float](), list[str]()
+    for point in points:
+        reach_deg = point.range_m / 1000.0 / KM_PER_DEGREE
+        lat += [*(point.at[0] + reach_deg * np.sin(angles)), np.nan]
+        lon += [*(point.at[1] + reach_deg * np.cos(angles) / np.cos(np.radians(point.at[0]))), np.nan]
+        text += [f"{point.name}, range {words.number(point.range_m)} m"] * (len(angles) + 1)
+    return go.Scatter(
+        x=lon,
+        y=lat,
+        text=text,
+        mode="lines",
+        fill="toself",
+        name="range of an access point",
+        hoverinfo="text",
+        line={"color": INK, "width": 1},
+        fillcolor="rgba(128, 128, 128, 0.25)",
+    )
 
 
 def _states_by_device(

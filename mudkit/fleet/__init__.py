@@ -7,6 +7,7 @@ records. Modules, each of which imports only those above it:
 * ``bill``, ``energy``, ``link``: charges, radios, and the two directions of a device's link
 * ``store``: transactional stores of machines, in memory or in SQLite
 * ``load``: workers and queue of a server whose events take time
+* ``nearby``: short-range links between devices
 * ``host``: hosts, the machines on them, and calls to these
 * ``device``: hosts with a link, a battery and a course
 * ``kernel``: the world: addresses, messages, events, effects and failures

@@ -9,8 +9,11 @@ from typing import NamedTuple
 class BillRow(NamedTuple):
     """A row of the bill; ``direction`` is ``up`` or ``down`` as seen from the device.
 
+    That of a short-range link is ``near up`` or ``near down``.
+
     ``messages`` counts those that were begun, also if they were cut; ``bytes`` what went over the link, the
-    sent part of a cut message included; ``wakeups`` how often the radio was opened.
+    sent part of a cut message included; ``wakeups`` how often the radio was opened. Handshakes and pings of a
+    transport are bytes and energy, and no messages.
     """
 
     system: str

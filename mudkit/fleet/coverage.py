@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mudkit.display import Displayed, View
 from mudkit.fleet.link import LinkProfile
 from mudkit.places import Place
-from mudkit.units import apart_km
+from mudkit.units import KM_PER_DEGREE, apart_km
 
 if TYPE_CHECKING:
     from mudkit.fleet.device import Device
@@ -23,6 +23,8 @@ JOIN_SHARE: Final = 0.95
 """Share of its range in which an access point is joined; it is left beyond the whole."""
 MARGIN_M: Final = 5.0
 """Another access point must be this much nearer than the present one."""
+_SLACK: Final = 1.0 + 1e-6
+"""More than what distances lose by rounding."""
 RATE_STEPS: Final = (
     (27 / 91, 54 / 54),
     (29 / 91, 48 / 54),
@@ -59,6 +61,8 @@ class AccessPoint(Displayed):
         self.name, self.at, self.range_m, self.profile = name, at, range_m, profile
         self.attached: dict[Device, None] = {}
         """The devices that use it, in the order in which they have joined it."""
+        self.range_deg = range_m / (1000.0 * KM_PER_DEGREE) * _SLACK
+        """Difference of latitude beyond which a place is out of range."""
 
     def _view(self) -> View:
         """Return place, range and devices for a display."""
@@ -98,6 +102,8 @@ class Coverage:
         self.points: dict[str, AccessPoint] = {}
         self._cellular: dict[Device, str] = {}
         """The kind of link that a device has where there is no access point."""
+        self._used: dict[Device, AccessPoint] = {}
+        """The access point that a device uses."""
 
     def __iter__(self) -> Iterator[AccessPoint]:
         return iter(self.points.values())
@@ -117,17 +123,18 @@ class Coverage:
     def follow(self, device: Device) -> None:
         """Join or leave an access point at the place where a device is now, and set the rates."""
         loc = device.loc
-        before = next((point for point in self if device in point.attached), None)
+        before = self._used.get(device)
         after = None if loc is None else self._choose(loc, before)
         if after is before:
             if after is not None:
                 after.set_rate(device)
             return
         if before is not None:
-            del before.attached[device]
+            del before.attached[device], self._used[device]
         device.change_network(self._cellular[device] if after is None else after.profile.name)
         if after is not None:
             after.attached[device] = None
+            self._used[device] = after
         for point in (before, after):
             if point is not None:
                 point.share_rate()
@@ -137,6 +144,8 @@ class Coverage:
         far_m = float("inf")
         nearest, stays_m = None, far_m
         for point in self:
+            if abs(loc[0] - point.at[0]) > point.range_deg:  # quicker to tell than by the distance
+                continue
             distance_m = point.distance_m(loc)
             if point is present and distance_m <= point.range_m:
                 stays_m = distance_m

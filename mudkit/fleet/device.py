@@ -165,6 +165,8 @@ class Battery:
             device.switch_off("battery empty")
             return
         max_mw = self.base_mw + _max_radio_mw(device.link)
+        if device.nearby is not None:
+            max_mw += _max_nearby_mw(device.nearby)
         wait_us = int(left_j / max_mw * 1e9) if max_mw else _MAX_CHECK_US
         if "battery_share" in device.watched:
             wait_us = min(wait_us, _MAX_REPORT_US)
@@ -182,6 +184,12 @@ def _max_radio_mw(link: Link) -> float:
     )
     carrying_mw = radio.active_mw + radio.up_mj_per_kb * up_kb_s + radio.down_mj_per_kb * down_kb_s
     return max(carrying_mw, radio.promotion_mw, radio.tail_mw)
+
+
+def _max_nearby_mw(link: Link) -> float:
+    """Return an upper bound of a short-range radio's power: it sends and receives at the rate of senders."""
+    radio = link.radio.profile
+    return (radio.up_mj_per_kb + radio.down_mj_per_kb) * link.profile.up_kbps / 8.0
 
 
 @check_arguments
@@ -391,6 +399,10 @@ class Device(Host):
         if not self.is_on:
             return
         self.link_down("off")
+        if self.nearby is not None:
+            for direction in (self.nearby.up, self.nearby.down):
+                for leg, _ in direction.cut(self.world.now_us):
+                    self.world.fail_transfer(leg.transfer, "cut")
         self.kill()
         self._set_on(False, why)
 

@@ -18,6 +18,7 @@ from mudkit.errors import ParameterError, brief
 from mudkit.fleet.device import Battery, Device, Stationary, check_battery
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
+from mudkit.fleet.nearby import short_range_of
 from mudkit.fleet.recorder import Recorder
 from mudkit.places import Place, parse_place
 from mudkit.sources.courses import Course, Mobility, Places
@@ -53,6 +54,7 @@ class Group:
         base_mw: float,
         inbound: bool | None,
         roam: bool,
+        short_range: str | None,
         context: Mapping[str, Any],
     ) -> None:
         self._names = [check_host_name(name) for name in names]
@@ -66,6 +68,7 @@ class Group:
         self._battery_j = battery_j
         self._base_mw = base_mw
         self._inbound, self._roam = inbound, roam
+        self._short_range = None if short_range is None else short_range_of(short_range)
         if roam and isinstance(link, LinkReplay):
             raise ParameterError(
                 "A link that was measured belongs to one network.",
@@ -111,6 +114,8 @@ class Group:
                 device.battery = Battery(
                     world, device, partial(world.radio_mj, device), self._battery_j, self._base_mw
                 )
+            if self._short_range is not None:
+                world.add_nearby_link(device, self._short_range)
             if not capacities:
                 world.on_link(device)
         if course is not None:
@@ -139,6 +144,7 @@ class Group:
             "context": {name: brief(value, 1000) for name, value in sorted(self._context.items())},
             **({} if self._inbound is None else {"inbound": self._inbound}),
             **({"roam": True} if self._roam else {}),
+            **({} if self._short_range is None else {"short_range": self._short_range.name}),
         }
 
     def _build_course(self, seed: int, start_us: int) -> Course | None:

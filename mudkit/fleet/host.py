@@ -53,7 +53,7 @@ class Host(Displayed):
 
     __slots__ = (
         "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
-        "number", "processes", "storage", "watched", "world",
+        "nearby", "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -74,6 +74,8 @@ class Host(Displayed):
         """Place of a server, degrees; None: it is near everything."""
         self.lets_in = True
         """True if any host can begin to send to it; else only those to which it has a connection can."""
+        self.nearby: Link | None = None
+        """Short-range link to devices that are near; None: it has none."""
         self.load: Load | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None
@@ -320,7 +322,7 @@ class Process:
     def create_machine(self) -> None:
         """Create the machine at a start, and schedule its context and LinkUp as its first events."""
         self.start_number += 1
-        self.machine = self._make(Ports(self.store, self.entropy, self.address))
+        self.machine = self._make(Ports(self.store, self.entropy, self.address, self.has_listener))
         if self.start_number > 1:
             self._world.on_incident(self.host, "restarted", self.name or None)
         if context := self.host.snapshot():
@@ -373,9 +375,21 @@ class Process:
             operation.complete(answer.result, error)
             self._world.on_answer(operation)
 
-    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
-        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it."""
-        self._listeners.setdefault(listener, []).append(callback)
+    def listen(self, listener: str, callback: Callable[[Any], None], *, is_only: bool = False) -> None:
+        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it.
+
+        ``is_only``: it takes the place of earlier callbacks.
+        """
+        earlier = [] if is_only else self._listeners.get(listener, [])
+        self._listeners[listener] = [*earlier, callback]
+
+    def forget_listeners(self) -> None:
+        """Remove all callbacks, as the end of the application does; the machine keeps its state."""
+        self._listeners.clear()
+
+    def has_listener(self, listener: str) -> bool:
+        """Return whether a callback is registered under a listener's name."""
+        return listener in self._listeners
 
     def notify(self, listener: str, payload: Any) -> None:
         """Schedule the callbacks of a listener with a payload, each as an event of its own."""

@@ -35,7 +35,9 @@ from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
-from mudkit.fleet.link import Direction, Draws, Leg, Link, Transfer, profile_of
+from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
+from mudkit.fleet.load import Load, ServerProfile
+from mudkit.fleet.nearby import are_near, build_nearby_link
 from mudkit.fleet.store import Killed
 from mudkit.fleet.transport import Connections, Transport, Trip
 from mudkit.places import Place, travel_us
@@ -60,17 +62,19 @@ class World(Clock):
 
     ================  =================================================================================
     ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``_send_nearby``  with short-range links: over these, if sender and receiver are near each other
     ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``_put_on_link``  put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
-    ``_travel``       it takes the time of its way to or from a server, if that has a place
+    ``_travel``       with places: it takes the time of its way to or from a server that has one
     ``_forward``      find the machine at its address; if on a device, ``_put_on_link`` of that device
-    ``_deliver``      after the faults of ``fault_hook``, wait for a worker of a server that has a load
-    ``_receive``      make a ``Received`` of it, if the machine runs
+    ``_add_to_load``  after the faults of ``fault_hook``, wait for a worker of a server that has a load
+    ``_deliver``      make a ``Received`` of it, if the machine runs
     ``_handle``       call the machine's ``handle``, commit its store, and carry out its effects
     ================  =================================================================================
 
-    What fails on the way is a ``SendFailed`` for its sender (``_notify_sender``).
+    What fails on the way is a ``SendFailed`` for its sender (``_notify_sender``). Steps that a world does not
+    need are not taken: ``_choose_steps`` chooses what is called, as each step is taken for every message.
 
     Parameters
     ----------
@@ -101,17 +105,24 @@ class World(Clock):
         "_deliver_now",
         "_failures",
         "_fault_hook",
+        "_hand_over",
+        "_has_loads",
+        "_has_nearby",
+        "_has_places",
         "_latencies",
+        "_nearby_latencies",
+        "_send_now",
         "_when_arrived",
+        "_when_crossed",
         "_when_delivered",
         "_when_due",
         "_when_fired",
         "_when_forwarded",
+        "_when_left",
         "_when_received",
         "at_address",
         "connections",
         "coverage",
-        "has_places",
         "hosts",
         "on_answer",
         "on_failure",
@@ -133,14 +144,16 @@ class World(Clock):
         self._fault_hook: Callable[[Transfer], Sequence[int]] | None = None
         self.coverage = Coverage()
         """Its access points, and the devices that use them."""
-        self.has_places = False
-        """True if at least one server has a place."""
+        self._has_places = self._has_loads = self._has_nearby = False
+        """True if at least one server has a place; a load; at least one device a short-range link."""
         self.connections: Connections | None = None
         """The connections of its hosts; None: messages need none."""
-        self._deliver_now: Callable[[Transfer, Link | None], None] = self._deliver
-        """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
+        self._nearby_latencies = (
+            Draws(Stream(seed, "latency near up")),
+            Draws(Stream(seed, "latency near down")),
+        )
         self._failures = _UnwarnedFailures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
@@ -150,18 +163,18 @@ class World(Clock):
         self.on_install: Callable[[Process], None] = lambda process: None
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         self.on_answer: Callable[[Operation], None] = lambda operation: None
-        # Bound once: there is one for each entry of the queue, and some entries are found by it.
-        self._when_arrived, self._when_due = self._arrive, self._fire_timer
-        self._when_forwarded, self._when_delivered = self._forward, self._deliver_delayed
-        self._when_received, self._when_fired = self._receive, self._pass_timer
+        # Bound once: there is one for each entry of the queue.
+        self._when_arrived, self._when_delivered = self._arrive, self._deliver_delayed
+        self._when_crossed = self._cross
+        self._when_received, self._when_fired = self._receive, self._fire_timer
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
-            Send: self._send,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
             Complete: Process.complete_operation,
             Notify: self._notify,
         }
         self.on_record = lambda process, effect: None
+        self._choose_steps()
 
     # -- hosts and addresses
 
@@ -173,7 +186,30 @@ class World(Clock):
 
     def place_server(self, server: Host, at: Place) -> None:
         """Set the place of a server: messages to and from it take the time of their way."""
-        server.at, self.has_places = at, True
+        server.at, self._has_places = at, True
+        self._choose_steps()
+
+    def load_server(self, server: Host, profile: ServerProfile) -> None:
+        """Set the profile of the load of a server; the same one again changes nothing.
+
+        Raises
+        ------
+        ParameterError
+            It has handled events with another profile, or without one.
+        """
+        if server.load is not None and server.load.profile == profile:
+            return
+        handled = sum(process.handled for process in server.processes)
+        if handled:
+            raise ParameterError(
+                "The profile of a server cannot change once it has handled events: its queue would be lost.",
+                where=f"profile of {server.name}",
+                found=f"{handled:,} handled events",
+                expected="a profile before the first event",
+                remedy="call lab.server(name, profile=…) before lab.run and before the first call",
+            )
+        server.load, self._has_loads = Load(server, profile), True
+        self._choose_steps()
 
     def add_device(self, name: str, link: str = "lte") -> Device:
         """Add a device of a new name, with a link of a kind of ``LINKS``, which is up."""
@@ -182,6 +218,12 @@ class World(Clock):
         device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
         self.hosts[name] = device
         return device
+
+    def add_nearby_link(self, device: Device, profile: LinkProfile) -> None:
+        """Add a short-range link to a device."""
+        device.nearby = build_nearby_link(profile, device.name, self._bill, self._nearby_latencies)
+        self._has_nearby = True
+        self._choose_steps()
 
     def check_name_free(self, name: str) -> None:
         """Raise ParameterError if a name is taken, or is another device's address."""
@@ -238,11 +280,12 @@ class World(Clock):
         """Yield the bill as of now: scheduled use beyond this moment is not on it."""
         corrections: dict[int, list[float]] = {}
         for host in self.hosts.values():
-            if host.link is not None:
-                for account, more_bytes, more_mj in host.link.corrections(self.now_us):
-                    row = corrections.setdefault(id(account), [0, 0.0])
-                    row[0] += more_bytes
-                    row[1] += more_mj
+            for link in (host.link, host.nearby):
+                if link is not None:
+                    for account, more_bytes, more_mj in link.corrections(self.now_us):
+                        row = corrections.setdefault(id(account), [0, 0.0])
+                        row[0] += more_bytes
+                        row[1] += more_mj
         for account in self._bill.accounts():
             more = corrections.get(id(account), (0, 0.0))
             yield BillRow(
@@ -260,9 +303,11 @@ class World(Clock):
         return sum(account.messages for account in self._bill.of_device(device.name)), self.radio_mj(device)
 
     def radio_mj(self, device: Device) -> float:
-        """Return the energy that the radio of a device has used so far."""
+        """Return the energy that the radios of a device have used so far."""
         charged = sum(account.radio_mj for account in self._bill.of_device(device.name))
         corrected = charged + sum(more_mj for _, _, more_mj in device.link.corrections(self.now_us))
+        if device.nearby is not None:
+            corrected += sum(more_mj for _, _, more_mj in device.nearby.corrections(self.now_us))
         return max(corrected, 0.0)  # less than none by rounding
 
     # -- machines
@@ -380,23 +425,20 @@ class World(Clock):
         self.event_queue.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
     def _fire_timer(self, timer: tuple[Process, str]) -> None:
-        """Fire a timer that is due; on a server with a load, when a worker takes it."""
-        process, name = timer
-        if process.timers.get(name) is not timer:  # it was set since, or cancelled
-            return
-        load = process.host.load
-        if load is None:
-            del process.timers[name]
-            self._handle(process, TimerFired(name))
-        else:
-            load.add_timer(self._when_fired, timer)
-
-    def _pass_timer(self, timer: tuple[Process, str]) -> None:
-        """Pass TimerFired to a machine of a server with a load, unless the timer was set again meanwhile."""
+        """Pass TimerFired to a machine, unless the timer was set again or cancelled."""
         process, name = timer
         if process.timers.get(name) is timer:  # not one that was set since
             del process.timers[name]
             self._handle(process, TimerFired(name))
+
+    def _fire_timer_by_load(self, timer: tuple[Process, str]) -> None:
+        """Fire a timer that is due; on a server with a load, when a worker takes it."""
+        process, name = timer
+        load = process.host.load
+        if load is None:
+            self._fire_timer(timer)
+        elif process.timers.get(name) is timer:
+            load.add_timer(self._when_fired, timer)
 
     def _cancel_timer(self, process: Process, effect: CancelTimer) -> None:
         """Carry out CancelTimer: its entry stays in the queue, and does nothing."""
@@ -417,19 +459,35 @@ class World(Clock):
     def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
         """Set the callback for faults at delivery; None: every message that arrives is delivered once."""
         self._fault_hook = fault_hook
-        self._choose_delivery()
+        self._choose_steps()
 
     def carry_over(self, transport: Transport) -> None:
         """Carry messages over connections from now on; to be called before anything is sent."""
         self.connections = Connections(self, transport)
-        self._choose_delivery()
+        self._choose_steps()
 
-    def _choose_delivery(self) -> None:
-        """Choose what is called for a message that has crossed a link, or reached a server."""
-        if self.connections is not None:
+    def _choose_steps(self) -> None:
+        """Choose what is called at each step of a message, and for a timer that is due."""
+        connections = self.connections
+        self._send_now: Callable[[Process, Send], None]
+        """Called for a message that does not go over a short-range link."""
+        self._send_now = self._send if connections is None else self._send_over_connections
+        self._carry_out[Send] = self._send_nearby if self._has_nearby else self._send_now
+        self._when_forwarded: Callable[[Transfer], None]
+        """Called for a message that is at the edge of its receiver's network."""
+        self._when_forwarded = self._forward if connections is None else self._forward_if_let_in
+        self._when_left: Callable[[Transfer], None]
+        """Called for a message that has left its sender's network."""
+        self._when_left = self._travel if self._has_places else self._when_forwarded
+        self._when_due = self._fire_timer_by_load if self._has_loads else self._fire_timer
+        self._hand_over: Callable[[Transfer, Link | None], None]
+        """Called for a message that has arrived, after all faults."""
+        self._hand_over = self._add_to_load if self._has_loads else self._deliver
+        self._deliver_now: Callable[[Transfer, Link | None], None]
+        """Called for a message that has crossed a link, or reached a server."""
+        self._deliver_now = self._hand_over if self._fault_hook is None else self._deliver_through_hook
+        if connections is not None:
             self._deliver_now = self._deliver_over_connections
-        else:
-            self._deliver_now = self._deliver if self._fault_hook is None else self._deliver_through_hook
 
     def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
@@ -437,7 +495,7 @@ class World(Clock):
         if isinstance(trip, Trip) and self.connections is not None:
             self.connections.receive(transfer, trip)
         elif self._fault_hook is None:
-            self._deliver(transfer, link)
+            self._hand_over(transfer, link)
         else:
             self._deliver_through_hook(transfer, link)
 
@@ -449,7 +507,8 @@ class World(Clock):
 
     def transfers_under_way(self) -> list[Transfer]:
         """Return the messages that are on a link, on their way, delayed by a fault, or wait at a server."""
-        transfers = [argument for *_, action, argument in self.event_queue if action is self._when_forwarded]
+        on_way = {self._forward, self._forward_if_let_in, self._travel}
+        transfers = [argument for *_, action, argument in self.event_queue if action in on_way]
         transfers += [
             argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
         ]
@@ -458,7 +517,9 @@ class World(Clock):
         for host in self.hosts.values():
             if host.load is not None:
                 transfers += host.load.transfers()
-        links = [host.link for host in self.hosts.values() if host.link is not None]
+        links = [
+            link for host in self.hosts.values() for link in (host.link, host.nearby) if link is not None
+        ]
         transfers += [leg.transfer for link in links for way in (link.up, link.down) for leg in way.underway]
         transfers = [transfer for transfer in transfers if not isinstance(transfer.message, Trip)]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
@@ -473,31 +534,72 @@ class World(Clock):
         if not host.is_online:
             self.fail_transfer(transfer, "no link")
         elif host.link is not None:
-            target = None if self.connections is None else self.at_address.get(to)
-            if target is None:
-                self._put_on_link(transfer, host.link.up)
-            elif self.connections is not None:
-                self.connections.send(transfer, target)
+            self._put_on_link(transfer, host.link.up)
         else:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
             if target is None or target.host.link is None:
-                self._travel(transfer, host, target, _SERVER_LATENCY_US)
-            elif self.connections is not None:
-                self.connections.send(transfer, target)
-            elif self.has_places:
-                self._travel(transfer, host, target, 0)
+                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_left, transfer)
             else:
-                self._forward(transfer)
+                self._when_left(transfer)
+
+    def _send_nearby(self, process: Process, effect: Send) -> None:
+        """Carry out Send: over a short-range link, if the receiver is near; else as without one."""
+        host, target = process.host, self.at_address.get(effect.to)
+        if host.nearby is None or target is None or not are_near(host, target.host):
+            self._send_now(process, effect)
+            return
+        number, size = process.start_number, size_bytes(effect.message)
+        transfer = Transfer(process, number, process.address, effect.to, effect.message, size, self.now_us)
+        self._put_on_nearby_link(transfer, host.nearby.up)
+
+    def _put_on_nearby_link(self, transfer: Transfer, direction: Direction) -> None:
+        """Put a transfer on one direction of a short-range link, and schedule its arrival."""
+        leg = direction.enqueue(transfer, self.now_us)
+        self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_crossed, leg)
+
+    def _cross(self, leg: Leg) -> None:
+        """End a transfer on one end of a short-range link: its receiver hears it, and then gets it."""
+        direction, transfer = leg.direction, leg.transfer
+        if not direction.underway or direction.underway[0] is not leg:  # it was cut
+            return
+        direction.underway.popleft()
+        target = self.at_address.get(transfer.to)
+        if direction is not direction.link.up:
+            self._deliver_now(transfer, direction.link)
+        elif target is None or target.host.nearby is None or not target.host.is_on:
+            self.fail_transfer(transfer, "nobody there")
+        else:
+            self._put_on_nearby_link(transfer, target.host.nearby.down)
+
+    def _send_over_connections(self, process: Process, effect: Send) -> None:
+        """Carry out Send: what has a device at one of its ends at least goes over a connection."""
+        host, target = process.host, self.at_address.get(effect.to)
+        is_carried = target is not None and (host.link is not None or target.host.link is not None)
+        if target is None or self.connections is None or not is_carried or not host.is_online:
+            self._send(process, effect)
+            return
+        number, size = process.start_number, size_bytes(effect.message)
+        transfer = Transfer(process, number, process.address, effect.to, effect.message, size, self.now_us)
+        if host.link is None:
+            process.sent_bytes += size
+        self.connections.send(transfer, target)
 
     def dispatch(self, transfer: Transfer, origin: Host) -> None:
         """Send what travels over a connection from one of its hosts."""
         if origin.link is None:
-            self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
-        elif origin.is_online:
-            self._put_on_link(transfer, origin.link.up)
-        else:
+            self._when_left(transfer)
+        elif not origin.is_online:
             self.fail_transfer(transfer, "no link")
+        elif isinstance(transfer.message, Trip):
+            self._put_trip_on_link(transfer, origin.link.up)
+        else:
+            self._put_on_link(transfer, origin.link.up)
+
+    def _put_trip_on_link(self, transfer: Transfer, direction: Direction) -> None:
+        """Put one way of a round trip on a link, which costs what a message does, and is none of a system."""
+        self._put_on_link(transfer, direction)
+        direction.account.messages -= 1
 
     def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
         """Put a transfer on one direction of a link, and schedule its arrival."""
@@ -515,25 +617,23 @@ class World(Clock):
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            if self.has_places:
-                origin = self.hosts[direction.link.device]
-                self._travel(transfer, origin, self.at_address.get(transfer.to), 0)
-            else:
-                self._forward(transfer)
+            self._when_left(transfer)
         else:
             self._deliver_now(transfer, direction.link)
 
-    def _travel(self, transfer: Transfer, origin: Host, target: Process | None, least_us: int) -> None:
+    def _travel(self, transfer: Transfer) -> None:
         """Forward a message after its way; there is none if neither host is a server with a place."""
-        way_us = least_us
+        target, trip = self.at_address.get(transfer.to), transfer.message
+        origin = (trip.source if isinstance(trip, Trip) else transfer.sender).host
+        way_us = 0
         if target is not None and (origin.at is not None or target.host.at is not None):
             begin, end = origin.loc, target.host.loc
             if begin is not None and end is not None:
-                way_us += travel_us(begin, end)
+                way_us = travel_us(begin, end)
         if way_us:
             self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
         else:
-            self._forward(transfer)
+            self._when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward to the current place of the address: over a device's link, or to a server at once."""
@@ -544,12 +644,22 @@ class World(Clock):
         host = target.host
         if host.link is None:
             self._deliver_now(transfer, None)
-        elif not host.is_online:
-            self.fail_transfer(transfer, "no link")
-        elif self.connections is not None and not self.connections.lets_in(transfer, host):
-            self.fail_transfer(transfer, "not let in")
-        else:
+        elif host.is_online:
             self._put_on_link(transfer, host.link.down)
+        else:
+            self.fail_transfer(transfer, "no link")
+
+    def _forward_if_let_in(self, transfer: Transfer) -> None:
+        """Forward a message, unless its device has no connection to the sender and lets nobody in."""
+        target, connections = self.at_address.get(transfer.to), self.connections
+        if target is None or connections is None or not target.host.is_online:
+            self._forward(transfer)
+        elif not connections.lets_in(transfer, target.host):
+            self.fail_transfer(transfer, "not let in")
+        elif target.host.link is not None and isinstance(transfer.message, Trip):
+            self._put_trip_on_link(transfer, target.host.link.down)
+        else:
+            self._forward(transfer)
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -573,38 +683,36 @@ class World(Clock):
 
     def _deliver_delayed(self, what: tuple[Transfer, Link | None]) -> None:
         """Deliver a message whose delay by a fault, which may be 0, is over."""
-        self._deliver(*what)
+        self._hand_over(*what)
+
+    def _add_to_load(self, transfer: Transfer, link: Link | None) -> None:
+        """Add a message to the load of its server; deliver it now if that has none."""
+        target = self.at_address.get(transfer.to)
+        load = None if target is None or target.machine is None else target.host.load
+        if load is None:
+            self._deliver(transfer, link)
+        elif not load.add_message(self._when_received, transfer) and self.on_fate is not None:
+            self.on_fate(transfer, "queue full")
+
+    def _receive(self, transfer: Transfer) -> None:
+        """Deliver a message to a server whose worker has taken it."""
+        self._deliver(transfer, None)
 
     def _deliver(self, transfer: Transfer, link: Link | None) -> None:
-        """Pass a message to the machine at its address, on a server with a load when a worker takes it.
-
-        If the machine is gone, the sender gets SendFailed.
-        """
+        """Pass a message to the machine at its address; if that is gone, the sender gets SendFailed."""
         target = self.at_address.get(transfer.to)
         if target is None or target.machine is None:
             self.fail_transfer(transfer, "nobody there")
             return
         host = target.host
-        if host.link is not link:
+        if host.link is not link and (link is None or host.nearby is not link):
             self.fail_transfer(transfer, "nobody there")
-        elif not host.is_online:
+        elif not host.is_online and host.link is link:
             self.fail_transfer(transfer, "no link")
-        elif host.load is None:  # as in _receive: this is done for every message
+        else:
             if self.on_fate is not None:
                 self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
             self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
-        elif not host.load.add_message(self._when_received, transfer) and self.on_fate is not None:
-            self.on_fate(transfer, "queue full")
-
-    def _receive(self, transfer: Transfer) -> None:
-        """Pass a message to its machine on a server with a load, whose worker has taken it."""
-        target = self.at_address.get(transfer.to)
-        if target is None:  # it was uninstalled while the message waited
-            self.fail_transfer(transfer, "nobody there")
-            return
-        if self.on_fate is not None:
-            self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
-        self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
 
     def fail_transfer(self, transfer: Transfer, fate: str) -> None:
         """Record what became of a message that does not arrive, and schedule SendFailed for its sender."""

@@ -171,7 +171,7 @@ def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, f
 
     Cached, so that all devices of a large fleet share the same objects in the processor's caches.
     """
-    radio, up = RADIOS[profile.name], direction == "up"
+    radio, up = RADIOS[profile.name], direction.endswith("up")
     us_per_byte = 8_000.0 / (profile.up_kbps if up else profile.down_kbps)
     mj_per_byte = (radio.up_mj_per_kb if up else radio.down_mj_per_kb) / 1000.0
     return us_per_byte, mj_per_byte, profile.latency_ms * 1000.0, profile.latency_spread
@@ -309,7 +309,7 @@ class Direction:
 
 
 class Link:
-    """A device's link: an up and a down direction, which share one radio."""
+    """A device's link: an up and a down direction, which share one radio; ``prefix`` is of their names."""
 
     __slots__ = (
         "bill",
@@ -324,7 +324,9 @@ class Link:
         "up_kbps",
     )
 
-    def __init__(self, profile: LinkProfile, device_name: str, bill: Bill, up: Draws, down: Draws) -> None:
+    def __init__(
+        self, profile: LinkProfile, device_name: str, bill: Bill, up: Draws, down: Draws, prefix: str = ""
+    ) -> None:
         self.bill = bill
         self.profile = profile
         self.profiles = [(0, profile)]
@@ -335,8 +337,8 @@ class Link:
         self.device = device_name
         self.radio = Radio(RADIOS[profile.name])
         device = device_number(device_name)
-        self.up = Direction(self, "up", up, device)
-        self.down = Direction(self, "down", down, device)
+        self.up = Direction(self, prefix + "up", up, device)
+        self.down = Direction(self, prefix + "down", down, device)
 
     def switch_network(self, profile: LinkProfile, now_us: int) -> None:
         """Switch to another kind of network; nothing may be under way."""

@@ -199,7 +199,9 @@ class Load:
             self._idle += 1
 
     def _sent_bytes(self) -> int:
-        """Return how many bytes the machines have sent so far."""
+        """Return how many bytes the machines have sent so far; 0 if bytes take no time."""
+        if not self.profile.byte_us:
+            return 0
         return sum(process.sent_bytes for process in self._host.processes)
 
     def _count_busy(self, start_us: int, took_us: int) -> None:

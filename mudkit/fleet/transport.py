@@ -54,7 +54,7 @@ class Transport:
         Time without a message after which a connection is closed, or forgotten by the operator's NAT.
     ping_s : float, optional
         Idle time after which the host that opened a connection keeps it open by a ping; it opens it again
-        when its link comes back. None: it does neither.
+        when it is lost, or when its link comes back. None: it does neither.
     ping_bytes : int
         Size of a ping, and of its answer, with all headers.
     """
@@ -114,16 +114,28 @@ def transport_of(given: str | Transport) -> Transport | None:
     return TRANSPORTS[given]
 
 
+MIN_RETRY_S: Final = 1
+MAX_RETRY_S: Final = 120
+"""Time after which a lost connection that is kept is opened again; doubles after each failure, up to the
+maximum: the defaults of Eclipse Paho's client (``reconnect_delay_set``)."""
+
+
 class Connection:
     """A connection that ``opener``, a machine, has opened from its host to ``peer``, another."""
 
-    __slots__ = ("is_closed", "is_open", "last_us", "opener", "peer", "trips", "waiting")
+    __slots__ = (
+        "is_closed", "is_kept", "is_open", "last_us", "opener", "peer", "retry_s", "trips", "waiting",
+    )  # fmt: skip
 
     def __init__(self, opener: Process, peer: Process, now_us: int, trips: Iterator[tuple[int, int]]) -> None:
         self.opener, self.peer = opener, peer
+        self.retry_s = MIN_RETRY_S
+        """Time after which it is opened again if it is lost."""
         self.last_us = now_us
         """Time of its last message."""
         self.is_open = self.is_closed = False
+        self.is_kept = False
+        """True if it is opened again when it is lost."""
         self.trips = trips
         self.waiting: deque[Transfer] = deque()
         """Messages until it is open."""
@@ -136,6 +148,11 @@ class Trip(msgspec.Struct, frozen=True, eq=False):
     back_bytes: int
     is_back: bool
     is_ping: bool
+
+    @property
+    def source(self) -> Process:
+        """The machine from whose host it goes."""
+        return self.connection.peer if self.is_back else self.connection.opener
 
 
 class Connections:
@@ -155,7 +172,7 @@ class Connections:
         self._by_hosts: dict[tuple[str, str], Connection] = {}
         self._of_host: dict[str, dict[Connection, None]] = {}
         self._lost: dict[str, list[Connection]] = {}
-        """Connections to open again when the link of their opener's host comes back, by its name."""
+        """Connections that their opener keeps, and has to open again, by the name of its host."""
 
     def send(self, transfer: Transfer, target: Process) -> None:
         """Send a message over the connection of its hosts; if there is none, it waits until one is open."""
@@ -186,6 +203,9 @@ class Connections:
         connection = trip.connection
         if connection.is_closed:
             return
+        if (connection.opener if trip.is_back else connection.peer).machine is None:
+            self._close(connection, "nobody there")
+            return
         connection.last_us = self._world.now_us
         if not trip.is_back:
             back = Trip(connection, 0, is_back=True, is_ping=trip.is_ping)
@@ -207,7 +227,13 @@ class Connections:
         for connection in self._lost.pop(host.name, ()):
             opener, peer = connection.opener, connection.peer
             if opener.machine is not None and self._find(host, peer.host) is None:
-                self._open(opener, peer)
+                again = self._open(opener, peer)
+                again.is_kept, again.retry_s = True, min(2 * connection.retry_s, MAX_RETRY_S)
+
+    def _retry(self, host: Host) -> None:
+        """Open the lost connections of a device again; without a link, this waits until it comes back."""
+        if host.is_online:
+            self.reopen(host)
 
     def waiting(self) -> Iterator[Transfer]:
         """Yield the messages that wait until their connection is open."""
@@ -241,10 +267,11 @@ class Connections:
             way = Trip(connection, back_bytes, is_back=False, is_ping=False)
             self._send_trip(connection, way, there_bytes)
             return
-        connection.is_open = True
+        connection.is_open, connection.retry_s = True, MIN_RETRY_S
         while connection.waiting and not connection.is_closed:
             self._dispatch(connection, connection.waiting.popleft())
         if self._ping_us is not None:
+            connection.is_kept = connection.opener.host.link is not None
             self._schedule_ping(connection, self._ping_us)
 
     def _dispatch(self, connection: Connection, transfer: Transfer) -> None:
@@ -289,8 +316,10 @@ class Connections:
         opener, peer = connection.opener.host, connection.peer.host
         del self._by_hosts[_key(opener, peer)]
         del self._of_host[opener.name][connection], self._of_host[peer.name][connection]
-        if self._ping_us is not None and opener.link is not None:
+        if connection.is_kept and fate != "not let in":
             self._lost.setdefault(opener.name, []).append(connection)
+            again_us = self._world.now_us + connection.retry_s * US_PER_S
+            self._world.event_queue.add(again_us, LINK, self._retry, opener)
         while connection.waiting:
             self._world.fail_transfer(connection.waiting.popleft(), fate)
 

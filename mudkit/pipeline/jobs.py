@@ -28,12 +28,13 @@ from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.files import Place, PlaceLike, place
+from mudkit.files import Place, PlaceLike, existing, place, stamp
 from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.commits import Job, Part
 from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
+from mudkit.pipeline.derived import join, speeds, stops, trips
 from mudkit.pipeline.labels import check_horizon, labels_of, writes_of
 from mudkit.pipeline.outputs import Files, Output, Table, write_output
 from mudkit.pipeline.tables import read_files
@@ -182,13 +183,47 @@ def _label_writes(trace: _Trace, span: _Span) -> DataFrame:
     return writes_of(trace.frame("positions", span), Reads.of(trace.reads(span.low_us, until_us)))
 
 
+def _stops(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    return stops(trace.frame("positions", span), **options)
+
+
+def _trips(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    return trips(trace.frame("positions", span), **options)
+
+
+def _speeds(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    return speeds(trace.frame("positions", span), **options)
+
+
+def _join(trace: _Trace, span: _Span, *, areas: PlaceLike, name: str | None = None) -> DataFrame:
+    return join(trace.frame("positions", span), areas, name=name)
+
+
 JOBS: Mapping[str, Callable[..., DataFrame]] = {
     "cells": _cells,
+    "join": _join,
     "label_reads": _label_reads,
     "label_writes": _label_writes,
     "propagation": _propagation,
+    "speeds": _speeds,
+    "stops": _stops,
+    "trips": _trips,
 }
 """Jobs by name."""
+
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "cells": ("zooms", "bucket_s"),
+    "join": ("areas", "name"),
+    "label_reads": ("horizon_s",),
+    "label_writes": (),
+    "propagation": ("zooms", "interval_s", "thresholds", "message_bytes", "aggregate_bytes"),
+    "speeds": ("max_gap_s",),
+    "stops": ("radius_km", "min_stop_s", "max_gap_s"),
+    "trips": ("radius_km", "min_stop_s", "max_gap_s", "min_km"),
+}
+
+_BY_DEVICE = ("speeds", "stops", "trips")
+"""Jobs that need all rows of a device, and so have one part."""
 
 _TIMES = {"cells": "bucket_ts", "propagation": "interval_ts"}
 """Columns of times by whose date a result is divided; else `ts`."""
@@ -209,11 +244,13 @@ def run_job(
 ) -> JobReport:
     """Run a job over a trace folder and write its result; a stopped run resumes.
 
-    The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.label_reads`,
-    :func:`~mudkit.pipeline.label_writes` or :func:`~mudkit.pipeline.propagation` over the whole trace, in any
-    order of rows. Parts run some at a time, and stand in ``_job-…`` in the folder until all are finished; the
-    next call with the same trace, job and options reuses them, any other removes them. The result is complete
-    when ``_manifest.json``, which names its files, is there. The workers share the place with this machine.
+    The result is that of :func:`~mudkit.pipeline.cells`, :func:`~mudkit.pipeline.join`,
+    :func:`~mudkit.pipeline.label_reads`, :func:`~mudkit.pipeline.label_writes`,
+    :func:`~mudkit.pipeline.propagation`, :func:`~mudkit.pipeline.speeds`, :func:`~mudkit.pipeline.stops` or
+    :func:`~mudkit.pipeline.trips` over the whole trace, in any order of rows. Parts run some at a time, and
+    stand in ``_job-…`` in the folder until all are finished; the next call with the same trace, job and
+    options reuses them, any other removes them. The result is complete when ``_manifest.json``, which names
+    its files, is there. The workers share the place with this machine.
 
     Parameters
     ----------
@@ -231,12 +268,15 @@ def run_job(
     where : str or Predicate, optional
         Filter of positions, as for :func:`mudkit.pipeline.read`.
     dates : int, optional
-        Number of dates of a part; by default as many as have about a million positions.
+        Number of dates of a part; by default as many as have about a million positions. Speeds, stops and
+        trips have one part, because a task has all rows of its devices.
     overwrite : bool
         Replace the result of a job that is at ``path``.
     **options
-        The options of the job: ``horizon_s``; ``zooms``, ``bucket_s``; ``zooms``, ``interval_s``,
-        ``thresholds``, ``message_bytes``, ``aggregate_bytes``.
+        The options of the job: of ``cells`` ``zooms, bucket_s``; of ``join`` ``areas, name``; of
+        ``label_reads`` ``horizon_s``; of ``propagation`` ``zooms, interval_s, thresholds, message_bytes,
+        aggregate_bytes``; of ``stops`` ``radius_km, min_stop_s, max_gap_s``, of ``trips`` also ``min_km``; of
+        ``speeds`` ``max_gap_s``.
 
     Returns
     -------
@@ -264,7 +304,7 @@ def run_job(
         )
     if is_label and reads is not None:
         check_folders(place(trace), place(reads))
-    spans = _spans(whole, dates)
+    spans = [_Span(None, None)] if job in _BY_DEVICE else _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:
             options[key] = tuple(options[key])
@@ -272,7 +312,7 @@ def run_job(
     _ = whole.frame("positions", spans[0]) if is_label else JOBS[job](whole, spans[0], **options)
     identity = {
         "job": job,
-        "options": options,
+        "options": options | {"areas": _areas_identity(options["areas"])} if job == "join" else options,
         "where": None if where is None else str(where),
         "spans": [(span.low_us, span.high_us) for span in spans],
         "trace": read_manifest(trace),
@@ -369,12 +409,23 @@ def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
             found=repr(dates),
             expected="a whole number over 0",
         )
-    known = {
-        "cells": ("zooms", "bucket_s"),
-        "label_reads": ("horizon_s",),
-        "label_writes": (),
-        "propagation": ("zooms", "interval_s", "thresholds", "message_bytes", "aggregate_bytes"),
-    }[job]
+    if dates is not None and job in _BY_DEVICE:
+        raise ParameterError(
+            f"The job {job} is not divided by dates.",
+            where="dates",
+            found=repr(dates),
+            expected="nothing: a task has all rows of some devices",
+            remedy="leave it out",
+        )
+    if job == "join" and "areas" not in options:
+        raise ParameterError(
+            "The job join needs areas.",
+            where="areas",
+            found="nothing",
+            expected="a GeoJSON file",
+            remedy="areas='districts.geojson' (--areas)",
+        )
+    known = _OPTIONS[job]
     if unknown := [name for name in options if name not in known]:
         raise ParameterError(
             f"The job {job} has no such option.",
@@ -417,6 +468,13 @@ def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
         count, size = count + 1, size + sizes[date]
     edges: list[int | None] = [None, *starts[1:], None]
     return [_Span(low, high) for low, high in pairwise(edges)]
+
+
+def _areas_identity(areas: object) -> object:
+    """Return what identifies the areas of a join: their content, or that of their file."""
+    if isinstance(areas, Mapping):
+        return areas
+    return stamp(existing(areas, "areas"))  # type: ignore[arg-type]  # read_areas has checked it
 
 
 def _files(trace: _Trace) -> list[tuple[str, int, float]]:

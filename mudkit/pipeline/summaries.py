@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import atexit
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 
 from mudkit.errors import InputMissing
 from mudkit.files import Place, PlaceLike, existing, place
@@ -27,7 +31,7 @@ from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import is_trace
 from mudkit.trace.options import Options, refuse_for_folder
-from mudkit.trace.summaries import Keep, Summaries, finished
+from mudkit.trace.summaries import Keep, Summaries, finished, in_blocks
 from mudkit.units import US_PER_S
 
 _PIECE_ROWS = 1 << 17
@@ -47,10 +51,13 @@ class SparkRows:
         ``device, ts, lat, lon``, and other columns.
     what : str
         Label of the progress bar.
+    has_blocks : bool
+        Whether the rows are in blocks of time, with a column ``block``.
     """
 
     frame: DataFrame
     what: str
+    has_blocks: bool = False
 
     @classmethod
     def ordered(cls, frame: DataFrame, what: str) -> SparkRows:
@@ -66,9 +73,11 @@ class SparkRows:
 
     def summarise(self, summaries: Summaries) -> dict[str, pa.Table]:
         """Return the result of each summary: what tasks tell comes to the driver, and no rows."""
+        has_blocks = self.has_blocks  # a task cannot have the DataFrame
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            results = finished(merged_batches(batches, _PIECE_ROWS), summaries)
+            pieces = _blocks(batches) if has_blocks else merged_batches(batches, _PIECE_ROWS)
+            results = finished(pieces, summaries)
             parts = [{"name": name, "part": _packed(table)} for name, table in results.items()]
             yield from pa.Table.from_pylist(parts, schema=_SCHEMA).to_batches()
 
@@ -101,10 +110,42 @@ class SparkRows:
         with progress(spark, self.what):
             return frame.toArrow().sort_by([("device", "ascending"), ("ts", "ascending")])
 
+    def by_time(self, edges_us: NDArray[np.int64], overlap_us: int) -> SparkRows:
+        """Return the rows in blocks of time, each in one task, kept as those of :meth:`ordered`."""
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield from in_blocks(pa.Table.from_batches([batch]), edges_us, overlap_us).to_batches()
+
+        provide(self.frame.sparkSession)
+        schema = T.StructType([*self.frame.schema.fields, T.StructField("block", T.IntegerType())])
+        blocks = self.frame.mapInArrow(run, schema).repartition(len(edges_us), "block")
+        kept = blocks.sortWithinPartitions("block", "ts", "device").persist(StorageLevel.DISK_ONLY)
+        rows = SparkRows(kept, self.what, has_blocks=True)
+        atexit.register(rows.forget)
+        return rows
+
     def forget(self) -> None:
         """Remove what is kept on disks."""
         with suppress(Exception):  # Java is gone, and what it kept, too
             self.frame.unpersist()
+
+
+def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Merge batches that are ordered by block into a table of each block."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not len(batch):
+            continue
+        number = batch["block"].to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(batch)]
+        for first, past in pairwise(edges):
+            if waiting and waiting[-1]["block"][0] != batch["block"][first]:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+            waiting.append(batch.slice(first, past - first))
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _packed(table: pa.Table) -> bytes:

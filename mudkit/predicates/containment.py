@@ -8,7 +8,7 @@ conditions it knows whether they are the same.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -168,6 +168,28 @@ def overlap(query: Predicate | None, covered: Predicate | None) -> float:
         max((_share(facts, other) for other in _cases(covered)), default=0.0) for facts in _cases(query)
     ]
     return sum(shares) / len(shares) if shares else 0.0
+
+
+def restrict(predicate: Predicate, keep: Callable[[Node], bool]) -> Predicate | None:
+    """Return the predicate of some of the conditions that must all hold; None: of none.
+
+    It matches all records that the whole predicate matches.
+    """
+    parts = [part for part in tree.conjuncts(predicate.form.root) if keep(part)]
+    if not parts:
+        return None
+    used: dict[str, Any] = {}
+
+    def name(constant: Constant) -> str:
+        """Return a parameter for a constant; NULL has no parameter."""
+        value = predicate.constants[constant.slot]
+        if value is None:
+            return "NULL"
+        used[f"c{constant.slot}"] = value.values() if isinstance(value, Members) else value
+        return f":c{constant.slot}"
+
+    text = " AND ".join(f"({tree.text_of(part, name)})" for part in parts)
+    return Predicate.parse(text, used, language=predicate.language)
 
 
 # -- the form that is compared

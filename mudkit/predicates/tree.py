@@ -6,7 +6,7 @@ their constants share one tree, one signature and one compiled form (NiagaraCQ's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -183,15 +183,22 @@ def conjuncts(node: Node) -> list[Node]:
     return [node]
 
 
-def text_of(node: Node) -> str:
-    """Return the signature of a tree: its text with ``?kind`` for each slot."""
+def text_of(node: Node, constant: Callable[[Constant], str] | None = None) -> str:
+    """Return the signature of a tree: its text with ``?kind`` for each slot, or what ``constant`` returns."""
+
+    def _inner(node: Node) -> str:
+        plain = isinstance(node, (Constant, Name)) or (isinstance(node, Call) and not node.function.symbol)
+        return text_of(node, constant) if plain else f"({text_of(node, constant)})"
+
     match node:
         case Constant(kinds=kinds):
+            if constant is not None:
+                return constant(node)
             return "NULL" if kinds == NULL else f"?{kind_names(kinds)}"
         case Name(scope=scope, path=path):
             return ".".join((scope, *path))
         case Call(function=function, args=args):
-            written = [_inner(arg) if function.symbol else text_of(arg) for arg in args]
+            written = [_inner(arg) if function.symbol else text_of(arg, constant) for arg in args]
             if function.symbol:
                 return (
                     f" {function.symbol} ".join(written)
@@ -202,7 +209,7 @@ def text_of(node: Node) -> str:
         case Compare(operator=operator, left=left, right=right):
             return f"{_inner(left)} {operator} {_inner(right)}"
         case In(item=item, members=members):
-            return f"{_inner(item)} IN {text_of(members)}"
+            return f"{_inner(item)} IN {text_of(members, constant)}"
         case IsNull(item=item):
             return f"{_inner(item)} IS NULL"
         case And(args=args):
@@ -212,11 +219,6 @@ def text_of(node: Node) -> str:
         case Not(item=item):
             return f"NOT {_inner(item)}"
     raise AssertionError(node)
-
-
-def _inner(node: Node) -> str:
-    plain = isinstance(node, (Constant, Name)) or (isinstance(node, Call) and not node.function.symbol)
-    return text_of(node) if plain else f"({text_of(node)})"
 
 
 def outline(node: Node, constants: tuple[object, ...]) -> str:

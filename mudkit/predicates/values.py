@@ -81,6 +81,11 @@ class Members(NamedTuple):
         by_kind = {kind: frozenset(members) for kind, members in sets.items()}
         return cls(by_kind[NUMBER], by_kind[STRING], by_kind[BOOLEAN], by_kind[POINT], kinds)
 
+    def values(self) -> list[Value]:
+        """Return the members, with None if one is NULL or a struct."""
+        missing: list[Value] = [None] if self.kinds & LIST else []
+        return [*self.numbers, *self.strings, *self.booleans, *self.points, *missing]
+
     def of_kind(self, kind: int) -> frozenset[Any]:
         """Return the members of one kind."""
         return {NUMBER: self.numbers, STRING: self.strings, BOOLEAN: self.booleans, POINT: self.points}[kind]

@@ -14,12 +14,12 @@ from mudkit.units import KM_PER_DEGREE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mudkit.report.joining import Messages
+    from mudkit.report.joined_messages import Messages
 
 TOLD_SHARE: Final = 0.95
 """Share of positions that the limit of the distance is about."""
 _BIN: Final = math.log(1.02)
-_BINS: Final = 900
+BINS: Final = 900
 """Bins of distances: the first is below 1 m, each further one 2 % wide."""
 _SAME_M2: Final = 1e-6
 _DRAWS: Final = 2000
@@ -44,15 +44,15 @@ def distance_bins(squares: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the bin of each squared distance; 0: the same place."""
     with np.errstate(divide="ignore"):
         bins = np.ceil(np.log(squares) / (2 * _BIN)) + 1
-    return np.where(squares > 0, np.clip(bins, 1, _BINS - 1), 0).astype(np.int64)
+    return np.where(squares > 0, np.clip(bins, 1, BINS - 1), 0).astype(np.int64)
 
 
 def count_bins(
     bins: NDArray[np.int64], part: NDArray[np.int64] | None = None, parts: int = 1
 ) -> NDArray[np.int64]:
     """Return how many distances are in each bin, a row per part."""
-    at = bins if part is None else part * _BINS + bins
-    return np.bincount(at, minlength=parts * _BINS).reshape(parts, _BINS)
+    at = bins if part is None else part * BINS + bins
+    return np.bincount(at, minlength=parts * BINS).reshape(parts, BINS)
 
 
 def distance_m(bins: NDArray[np.int64], share: float = TOLD_SHARE) -> float:
@@ -75,26 +75,39 @@ def last_reports(messages: Messages, device: NDArray[np.int32], t_us: NDArray[np
 
 
 def left_interval(
-    costs: NDArray[np.float64], device: NDArray[np.int32], day: NDArray[np.int64], message_bytes: int
+    value: float,
+    costs: NDArray[np.float64],
+    messages: NDArray[np.int64],
+    device: NDArray[np.int64],
+    day: NDArray[np.int64],
+    message_bytes: int,
 ) -> intervals.Interval:
-    """Return the share of bytes that is left, with its 95 % interval over devices and days.
+    """Return the 95 % interval of the share of bytes that is left, over devices and days.
 
     Devices and days are resampled independently (A. Owen, The pigeonhole bootstrap, 2007), each if there are
     five at least. The bytes of an aggregate are divided among its messages; the groups stay as recorded.
+
+    Parameters
+    ----------
+    value : float
+        The share that is left.
+    costs, messages : ndarray
+        Bytes that some messages of a device and day take of what is sent, and how many these are.
+    device, day : ndarray of int
+    message_bytes : int
     """
     from scipy import sparse
 
     devices, row = np.unique(device, return_inverse=True)
     days, column = np.unique(day, return_inverse=True)
     shape = (len(days), len(devices))
-    value = float(costs.sum() / (len(costs) * message_bytes))
     if max(shape) < intervals.MIN_REPETITIONS:
         return intervals.Interval(value, np.nan, np.nan, "value")
     parts, wholes = (
         sparse.csr_array((weights, (column, row)), shape=shape)
-        for weights in (costs, np.full(len(costs), float(message_bytes)))
+        for weights in (costs, messages * float(message_bytes))
     )
-    random = np.random.Generator(np.random.PCG64(len(costs)))
+    random = np.random.Generator(np.random.PCG64(int(messages.sum())))
     drawn: list[float] = []
     for _ in range(_DRAWS // _DRAWS_AT_ONCE):
         of_days, of_devices = (_weights(random, length) for length in shape)

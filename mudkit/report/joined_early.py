@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mudkit import words
-from mudkit.report.joining import Choice, Sums, join_own, own_groups
+from mudkit.report.joined_messages import Combination, Sums, Way
+from mudkit.report.joining import Choice
 from mudkit.report.page import Answer
 from mudkit.report.propagating import JoiningStudy
 
@@ -23,9 +23,10 @@ def threshold_table(study: JoiningStudy) -> pd.DataFrame:
     chosen = None if study.verdict == "own" else early.threshold
     largest = _largest(study)
     sizes = sorted({1, *(size for size in study.thresholds if size < largest), *([chosen] if chosen else [])})
+    early_sums = study.joined_sums.together([partial(_early, study, size) for size in sizes])
     rows = [
-        {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | study.row(_early(study, size))
-        for size in sizes
+        {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | study.row(sums)
+        for size, sums in zip(sizes, early_sums, strict=True)
     ]
     rows[0][study.error_column] = 0.0  # what is sent by itself names its device, and tells its speed
     rows.append({"threshold": "any, none is sent early"} | study.row(_early(study, None)))
@@ -35,21 +36,26 @@ def threshold_table(study: JoiningStudy) -> pd.DataFrame:
 def _largest(study: JoiningStudy) -> int:
     """Messages in the fullest queue."""
     if study.verdict == "own":
-        return int(np.bincount(own_groups(study.cells, study.choice.interval_s)).max())
+        return study.joined_sums.fullest(_combination(study, "own"))
     return int(study.search.tried[study.best_key].sizes[0].max())
 
 
 def _early(study: JoiningStudy, threshold: int | None) -> Sums:
     """Return the sums with another threshold: of a device's own messages, if that is recommended."""
-    interval_s = study.choice.interval_s
     if study.verdict == "own":
-        return study.own if threshold is None else join_own(study.cells, interval_s, threshold)
+        if threshold is None:
+            return study.own
+        return study.joined_sums.sums(_combination(study, "own", threshold))
     if threshold is None:
         return study.search.tried[study.best_key]
     for choice in (study.choice, study.early):
         if choice is not None and threshold == choice.threshold:
             return choice.sums
-    return study.cells.sums(interval_s, threshold)
+    return study.joined_sums.sums(_combination(study, "join", threshold))
+
+
+def _combination(study: JoiningStudy, way: Way, threshold: int = 0) -> Combination:
+    return Combination(way, study.choice.interval_s, study.zoom, threshold)
 
 
 def threshold_answer(study: JoiningStudy) -> Answer:

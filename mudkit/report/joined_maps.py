@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from mudkit import figures, words
-from mudkit.report.joining import Sizes
+from mudkit.report.joined_messages import Block, Messages, Sizes
+from mudkit.report.joined_sums import BlockSummary, Setup
 from mudkit.report.page import Answer
-from mudkit.trace.schema import epoch_us
-from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mudkit.report.propagating import JoiningStudy
 
 MAX_PICTURES: Final = 48
 """Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
@@ -30,8 +33,15 @@ _SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
 _DRAWN_SHARE: Final = 0.95
 
 
+_CELL: Final = pa.schema([(name, pa.int64()) for name in ("x", "y", *_SUMS, "first_s", "last_s")])
+_PICTURE: Final = pa.schema([(name, pa.int64()) for name in ("step_s", "picture", "x", "y", *_SUMS)])
+Reduce: TypeAlias = "Callable[[pd.DataFrame], pa.Table]"
+Add: TypeAlias = Callable[[Reduce, pa.Schema, Mapping[str, str]], pa.Table]
+"""Function that adds up what another makes of counts: columns, and how those that are no keys are joined."""
+
+
 def count_cells(
-    positions: pa.Table,
+    messages: Messages,
     *,
     zoom: int,
     interval_s: int,
@@ -45,14 +55,12 @@ def count_cells(
     """
     import pandas as pd
 
-    lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
-    x, y = figures.tiles(zoom, lat, lon)
-    since_s = epoch_us(positions["ts"]) // (interval_s * US_PER_S) * interval_s
+    x, y = figures.tiles(zoom, messages.lat, messages.lon)
+    since_s = messages.intervals(interval_s) * interval_s
     keys = ["x", "y", "since_s"]
     placed = pd.DataFrame({"x": x, "y": y, "since_s": since_s})
     if is_own:
-        device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()
-        grouped = placed.assign(device=device).groupby([*keys, "device"]).size().groupby(keys)
+        grouped = placed.assign(device=messages.device).groupby([*keys, "device"]).size().groupby(keys)
         own = grouped.agg(messages_in="sum", aggregates_out="size").reset_index()
         return own.assign(
             bytes_in=own["messages_in"] * sizes.message_bytes,
@@ -60,41 +68,131 @@ def count_cells(
         )
     cells = placed.groupby(keys).size()
     whole = cells.rename("messages_in").reset_index()
-    messages = whole["messages_in"].to_numpy()
-    size = threshold or max(int(messages.max()), 2)
-    rest = messages % size
-    alone = messages if size == 1 else (rest == 1).astype(np.int64)
-    aggregates = messages // size + (rest > 0)
+    queued = whole["messages_in"].to_numpy()
+    size = threshold or max(int(queued.max()), 2)
+    rest = queued % size
+    alone = queued if size == 1 else (rest == 1).astype(np.int64)
+    aggregates = queued // size + (rest > 0)
     bytes_out = alone * sizes.message_bytes + (aggregates - alone) * sizes.aggregate_bytes
-    return whole.assign(
-        aggregates_out=aggregates, bytes_in=messages * sizes.message_bytes, bytes_out=bytes_out
-    )
+    return whole.assign(aggregates_out=aggregates, bytes_in=queued * sizes.message_bytes, bytes_out=bytes_out)
 
 
-def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: str) -> pa.Table:
+@dataclass(frozen=True)
+class CellCounts:
+    """Messages and bytes by cell and interval, of which only sums by cell or picture leave the tasks.
+
+    Attributes
+    ----------
+    zoom, interval_s : int
+    tz : str
+        Time zone of the pictures.
+    add : callable
+        Function that adds up what a function makes of the counts.
+    """
+
+    zoom: int
+    interval_s: int
+    tz: str
+    add: Add
+
+    @classmethod
+    def of_study(cls, study: JoiningStudy) -> CellCounts:
+        """Count what the map of a page shows."""
+
+        def add(reduce: Reduce, columns: pa.Schema, values: Mapping[str, str]) -> pa.Table:
+            of = partial(_of_block, reduce, {**study.shown, "sizes": study.search.sizes}, columns)
+            return study.joined_sums.summarise({"cells": BlockSummary(of, columns, values)})["cells"]
+
+        return cls(study.zoom, study.choice.interval_s, study.source.tz, add)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Sums over all intervals, ``x, y``, and ``first_s, last_s``: local time of the first and last."""
+        values = {**dict.fromkeys(_SUMS, "sum"), "first_s": "min", "last_s": "max"}
+        frame: pd.DataFrame = self.add(partial(_by_cell, self.tz), _CELL, values).to_pandas()
+        return frame
+
+    def pictures(self, kept: pd.MultiIndex | None, begins_s: Mapping[int, int]) -> pd.DataFrame:
+        """Return sums by ``step_s, picture, x, y``.
+
+        Parameters
+        ----------
+        kept : pandas.MultiIndex, optional
+            The cells that are counted; by default all.
+        begins_s : mapping of int to int
+            Lengths of pictures in seconds, and when the first picture begins, local time.
+        """
+        reduce = partial(_by_picture, self.tz, kept, dict(begins_s))
+        frame: pd.DataFrame = self.add(reduce, _PICTURE, dict.fromkeys(_SUMS, "sum")).to_pandas()
+        return frame
+
+
+def _of_block(
+    reduce: Reduce,
+    shown: Mapping[str, Any],
+    columns: pa.Schema,
+    setup: Setup,
+    block: Block,
+) -> pa.Table:
+    messages = block.part(shown["interval_s"])
+    if not len(messages):
+        return columns.empty_table()
+    return reduce(count_cells(messages, **shown)).select(columns.names)
+
+
+def _local_s(since_s: pd.Series, tz: str) -> pd.Series:
+    """Return times as seconds of local time."""
+    import pandas as pd
+
+    local = pd.to_datetime(since_s, unit="s", utc=True).dt.tz_convert(tz).dt.tz_localize(None)
+    return local.astype("datetime64[s]").astype("int64")
+
+
+def _by_cell(tz: str, counted: pd.DataFrame) -> pa.Table:
+    local_s = _local_s(counted["since_s"], tz)
+    sums = dict.fromkeys(_SUMS, "sum") | {"first_s": "min", "last_s": "max"}
+    summed = counted.assign(first_s=local_s, last_s=local_s).groupby(["x", "y"]).agg(sums).reset_index()
+    return pa.Table.from_pandas(summed, _CELL, preserve_index=False)
+
+
+def _by_picture(
+    tz: str, kept: pd.MultiIndex | None, begins_s: Mapping[int, int], counted: pd.DataFrame
+) -> pa.Table:
+    import pandas as pd
+
+    if kept is not None:
+        counted = counted[pd.MultiIndex.from_frame(counted[["x", "y"]]).isin(kept)]
+    local_s = _local_s(counted["since_s"], tz)
+    tables = [_PICTURE.empty_table()]
+    for step_s, first_s in begins_s.items():
+        placed = counted.assign(step_s=step_s, picture=(local_s - first_s) // step_s)
+        summed = placed.groupby(["step_s", "picture", "x", "y"])[[*_SUMS]].sum().reset_index()
+        tables.append(pa.Table.from_pandas(summed, _PICTURE, preserve_index=False))
+    return pa.concat_tables(tables)
+
+
+def pictures(counts: CellCounts, label: str) -> pa.Table:
     """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``.
 
     Of many cells only those with the most messages are drawn, which hold 95 % of them.
     """
     import pandas as pd
 
-    by_cell = counted.groupby(["x", "y"])["messages_in"].sum().sort_values(ascending=False, kind="stable")
-    if len(by_cell) * MAX_PICTURES > MAX_MAP_CELLS:
-        enough = int(np.searchsorted(by_cell.cumsum().to_numpy(), _DRAWN_SHARE * by_cell.sum())) + 1
-        kept = by_cell.iloc[: min(enough, MAX_MAP_CELLS)].index
-        counted = counted[pd.MultiIndex.from_frame(counted[["x", "y"]]).isin(kept)]
-    local = pd.to_datetime(counted["since_s"], unit="s", utc=True).dt.tz_convert(tz).dt.tz_localize(None)
-    local_s = local.to_numpy().astype("datetime64[s]").astype(np.int64)
-    for step_s in _steps(interval_s):
-        unit_s = min(step_s, _S_PER_DAY)
-        first_s = int(local_s.min()) // unit_s * unit_s
-        number = (local_s - first_s) // step_s
-        if number.max() >= MAX_PICTURES:
-            continue
-        placed = counted.assign(picture=number)
-        table = placed.groupby(["picture", "x", "y"])[[*_SUMS]].sum().reset_index()
-        if len(table) <= MAX_MAP_CELLS:
-            break
+    drawn, kept, zoom = counts.cells, None, counts.zoom
+    if len(drawn) * MAX_PICTURES > MAX_MAP_CELLS:
+        by_cell = drawn.sort_values("messages_in", ascending=False, kind="stable")
+        enough = int(
+            np.searchsorted(by_cell["messages_in"].cumsum(), _DRAWN_SHARE * by_cell["messages_in"].sum())
+        )
+        drawn = by_cell.iloc[: min(enough + 1, MAX_MAP_CELLS)]
+        kept = pd.MultiIndex.from_frame(drawn[["x", "y"]])
+    begins_s = _begins_s(counts.interval_s, int(drawn["first_s"].min()), int(drawn["last_s"].max()))
+    if kept is None:  # all lengths keep to the number of cells
+        begins_s = dict([next(iter(begins_s.items()))])
+    summed = counts.pictures(kept, begins_s)
+    rows = summed.groupby("step_s").size()
+    step_s = next(step_s for step_s in begins_s if rows[step_s] <= MAX_MAP_CELLS)
+    first_s, table = begins_s[step_s], summed[summed["step_s"] == step_s].reset_index(drop=True)
     begin = pd.to_datetime(first_s + table["picture"] * step_s, unit="s")
     at = begin.map(lambda day: _period(day, step_s)).to_list()
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
@@ -112,6 +210,20 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: 
             "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
         }
     )
+
+
+def _begins_s(interval_s: int, first_s: int, last_s: int) -> dict[int, int]:
+    """Return lengths of pictures, up to that of a single one, and when the first picture begins."""
+    begins_s: dict[int, int] = {}
+    for step_s in _steps(interval_s):
+        unit_s = min(step_s, _S_PER_DAY)
+        begin_s = first_s // unit_s * unit_s
+        number = (last_s - begin_s) // step_s
+        if number < MAX_PICTURES:
+            begins_s[step_s] = begin_s
+        if number == 0:
+            break
+    return begins_s
 
 
 def _steps(interval_s: int) -> Iterator[int]:
@@ -142,15 +254,15 @@ def busiest(shown: pa.Table) -> int:
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
-def sum_cells(counted: pd.DataFrame, zoom: int) -> pd.DataFrame:
+def sum_cells(counts: CellCounts) -> pd.DataFrame:
     """Return messages and bytes of each cell over all intervals; the cells that save most come first."""
     import pandas as pd
 
-    summed = counted.groupby(["x", "y"])[[*_SUMS]].sum().reset_index()
+    summed = counts.cells
     saved = summed["bytes_in"] - summed["bytes_out"]
     summed = summed.iloc[np.argsort(-saved.to_numpy(), kind="stable")].reset_index(drop=True)
-    x, y = (summed.pop(name).to_numpy(dtype=np.float64) for name in ("x", "y"))
-    return pd.DataFrame({**figures.tile_bounds(zoom, x, y), **summed})
+    x, y = (summed[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
+    return pd.DataFrame({**figures.tile_bounds(counts.zoom, x, y), **summed[[*_SUMS]]})
 
 
 def places_answer(cells: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer:

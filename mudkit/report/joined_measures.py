@@ -11,8 +11,9 @@ import numpy as np
 
 from mudkit import intervals
 from mudkit.report.joined_accuracy import error_interval
-from mudkit.report.joining import Sums
+from mudkit.report.joined_messages import SQUARE, Sums
 from mudkit.report.page import Measure
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     from mudkit.report.propagating import JoiningStudy
@@ -127,7 +128,7 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "position_median_m": error_interval(distances, 0.5),
         "position_sent_error_m": error_interval(study.sent_distances),
         "quantity_error": _quantity_interval(days, study.quantity),
-        "delay_s": intervals.ratio([day.wait_s for day in days], messages),
+        "delay_s": intervals.ratio([day.wait_us / US_PER_S for day in days], messages),
         "joined_left_share": study.joined.left_share(sizes),
         "own_left_share": study.own.left_share(sizes),
         "different_left_share": study.different.left_share(sizes),
@@ -138,10 +139,10 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "half_aggregate_left_share": study.sized[0.5]["bytes_left_share"],
         "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
         "half_fleet_left_share": study.half_fleet.left_share(sizes) if study.half_fleet else None,
-        "receivers": len(study.messages.names),
-        "positions": len(study.source.positions),
+        "receivers": len(study.source.devices),
+        "positions": study.source.count,
         "received_mb_per_day": study.bytes_per_day / 1e6,
-        "received_by_all_mb_per_day": len(study.messages.names) * study.bytes_per_day / 1e6,
+        "received_by_all_mb_per_day": len(study.source.devices) * study.bytes_per_day / 1e6,
         "joined_gain_share": study.own.left_share(sizes) - study.joined.left_share(sizes),
     }
     measures = []
@@ -161,7 +162,7 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
 def _quantity_interval(days: Sequence[Sums], quantity: str) -> intervals.Interval:
     """Return the error of the quantity with its interval over days."""
     if quantity == "speed":
-        squares = intervals.ratio([day.value_squares for day in days], [day.values for day in days])
+        squares = intervals.ratio([day.value_squares / SQUARE for day in days], [day.values for day in days])
         low, high = (3.6 * math.sqrt(end) for end in (squares.low, squares.high))
         return replace(squares, value=3.6 * math.sqrt(squares.value), low=low, high=high)
     counted = intervals.ratio([day.told_devices for day in days], [day.devices for day in days])

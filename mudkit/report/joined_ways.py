@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mudkit import words
-from mudkit.report.joined_accuracy import count_bins, distance_m
-from mudkit.report.joining import Sums, different_groups
+from mudkit.report.joined_accuracy import distance_m
+from mudkit.report.joined_messages import Combination, Sums
 from mudkit.report.page import Answer
 from mudkit.report.propagating import WAYS, JoiningStudy
 
@@ -29,29 +29,29 @@ def baselines(study: JoiningStudy) -> pd.DataFrame:
     """Return what other ways leave on the same messages, beside the combination of the page."""
     import pandas as pd
 
-    every, cells = study.choice.interval_s, study.cells
-    different = cells.sent_bins(different_groups(cells, every), every)
-    exact = np.zeros(1, dtype=np.int64)  # a last position is the last report when it is sent
+    every = study.choice.interval_s
+    different = study.joined_sums.sent(Combination("different", every, study.zoom))
+    exact = np.ones((1, 1), dtype=np.int64)  # a last position is the last report when it is sent
     ways: list[tuple[str, int, Sums, NDArray[np.int64]]] = [
         (WAYS["last"], every, study.last_same, exact),
         (
             "last positions, joined by cell",
             every,
             study.last_joined,
-            study.last_joined_bins,
+            study.last_joined_sent,
         ),
-        (WAYS["own"], every, study.own, study.own_bins),
+        (WAYS["own"], every, study.own, study.own_sent),
         ("different devices joined, never two messages of one", every, study.different, different),
-        (WAYS["join"], every, study.joined, study.joined_bins),
+        (WAYS["join"], every, study.joined, study.joined_sent),
     ]
     if study.last is not None and study.last[0] != every:
         ways.insert(1, (f"{ways[0][0]} every {words.duration(study.last[0])}", *study.last, exact))
     rows = [
         {"way": name, "interval_s": interval_s}
         | study.row(sums)
-        | {"position_sent_error_m": distance_m(count_bins(bins)[0])}
+        | {"position_sent_error_m": distance_m(sent.sum(axis=0))}
         | {"keeps_limits": sums.keeps(study.search.limits, study.quantity)}
-        for name, interval_s, sums, bins in ways
+        for name, interval_s, sums, sent in ways
     ]
     nothing = {name: 0.0 for name in rows[0] if name not in ("way", "repeated_messages_share")}
     nothing |= {"bytes_left_share": 1.0, "messages_left_share": 1.0}

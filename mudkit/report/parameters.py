@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -15,6 +14,7 @@ from pydantic_core import ErrorDetails
 from mudkit.errors import InputMissing, ParameterError, PredicateError, did_you_mean
 from mudkit.files import Place, existing
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
+from mudkit.report.source import is_table
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.columns import ColumnsMissing
 from mudkit.trace.options import FileTable, Options, refuse_for_folder
@@ -105,16 +105,11 @@ def inputs(template: str, parameters: dict[str, Any]) -> dict[str, Place]:
 
 
 def tables(template: str, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tables of Spark's catalogue that a report reads, by parameter; Spark says if one is there.
-
-    A name that is no file is one of a table if the report is to compute on Spark.
-    """
-    if not parameters.get("spark"):
+    """Return the names that may be tables of Spark's catalogue, by parameter; Spark looks them up."""
+    if "spark" not in parameters:
         return {}
-    names = {name: str(parameters[name]) for name in _INPUTS[template] if parameters[name]}
-    return {
-        name: given for name, given in names.items() if _TABLE.fullmatch(given) and not Path(given).exists()
-    }
+    names = {name: str(parameters[name]) for name in ("trace", "reads") if parameters.get(name)}
+    return {name: given for name, given in names.items() if is_table(given, on_spark=parameters["spark"])}
 
 
 def _existing(given: str, what: str) -> Place:
@@ -122,7 +117,7 @@ def _existing(given: str, what: str) -> Place:
     try:
         return existing(given, what)
     except InputMissing as error:
-        if what == "background" or not _TABLE.fullmatch(given):
+        if what == "background" or not is_table(given, on_spark=True):
             raise
         raise InputMissing(
             error.summary,
@@ -131,10 +126,6 @@ def _existing(given: str, what: str) -> Place:
             expected=error.expected,
             remedy=f"{error.remedy or 'check the name'}; for a table of Spark's catalogue add --spark",
         ) from error
-
-
-_TABLE = re.compile(r"[\w`]+(\.[\w`]+){0,2}")
-"""Name of a table, with its catalogue and database or without."""
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:

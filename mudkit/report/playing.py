@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from mudkit import figures, words
-from mudkit.report.joining import Sizes, cell_km
+from mudkit.report.joined_messages import Sizes
+from mudkit.report.joining import cell_km
 from mudkit.report.page import Answer
 from mudkit.systems.radiator import Application, Context, Played, Time, Volume, aggregability, play
 from mudkit.systems.radiator.thresholds import Threshold
+from mudkit.trace import profile
 from mudkit.trace.schema import epoch_us
+from mudkit.trace.summaries import Distributed, Rows, select, summarise
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ MAX_PLAYED: Final = 2_500_000
 _MAX_CELLS: Final = 5000
 """Cells in all pictures of the map; a page stays under 6 MB."""
 _MOMENTS: Final = 40
+_LENGTHS_AT_ONCE: Final = 4
+"""Lengths of a stretch that are counted in a pass over the positions."""
 _LONG_S: Final = 600
 _NAMED: Final = {"where most happens": 0.0, "between": 0.5, "at the edge": 0.95}
 """Receivers that are found by density, and the share of the messages that lie nearer to the first one."""
@@ -35,21 +41,37 @@ _TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
 _LABELS: Final = {"received_bytes": "received, kB", "other_delay_s": "mean delay of others, s"}
 
 
-def busiest_positions(positions: pa.Table, minutes: float, interval_s: int) -> tuple[pa.Table, float]:
+def busiest_positions(positions: Rows, minutes: float, interval_s: int) -> tuple[pa.Table, float]:
     """Return the positions of the busiest stretch of time, and its minutes; it starts at a multiple of these.
 
     It is halved while to play it would take too long: each message is compared with all that wait.
     """
+    lengths_us = [round(minutes * 60e6)]
+    while lengths_us[-1] >= 2 * US_PER_S:
+        lengths_us.append(lengths_us[-1] // 2)
+    length_us, first_us = next(
+        (length_us, first_us)
+        for length_us, first_us, messages in _busiest(positions, lengths_us)
+        if messages**2 * min(interval_s * US_PER_S / length_us, 1.0) <= MAX_PLAYED or length_us < 2 * US_PER_S
+    )
+    chosen = select(positions, partial(_is_between, first_us, first_us + length_us))
+    return chosen.collect() if isinstance(chosen, Distributed) else chosen, length_us / 60e6
+
+
+def _busiest(positions: Rows, lengths_us: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield lengths of time, with the begin of the busiest stretch of each, and its positions."""
+    for at in range(0, len(lengths_us), _LENGTHS_AT_ONCE):
+        some = tuple(lengths_us[at : at + _LENGTHS_AT_ONCE])
+        counts = summarise(positions, {"counts": partial(profile.stretches, some)})["counts"].to_pandas()
+        for length_us in some:
+            of = counts[counts["length_us"] == length_us]
+            number, rows = of.loc[of["rows"].idxmax(), ["number", "rows"]].tolist()
+            yield length_us, number * length_us, rows
+
+
+def _is_between(first_us: int, past_us: int, positions: pa.Table) -> NDArray[np.bool_]:
     t_us = epoch_us(positions["ts"])
-    length_us = round(minutes * 60e6)
-    while True:
-        number = t_us // length_us
-        stretches, counts = np.unique(number, return_counts=True)
-        messages = int(counts.max())
-        waiting = messages * min(interval_s * US_PER_S / length_us, 1.0)
-        if messages * waiting <= MAX_PLAYED or length_us < 2 * US_PER_S:
-            return positions.filter(pa.array(number == stretches[counts.argmax()])), length_us / 60e6
-        length_us //= 2
+    return (t_us >= first_us) & (t_us < past_us)
 
 
 def named_places(

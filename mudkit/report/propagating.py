@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from mudkit import intervals, words
 from mudkit.errors import TraceContentError
-from mudkit.report.joined_accuracy import count_bins, distance_m, left_interval
+from mudkit.report.joined_accuracy import distance_m, left_interval
 from mudkit.report.joined_measures import first_measures
-from mudkit.report.joining import (
-    AS_GOOD,
-    Cells,
-    Choice,
-    Limits,
-    Messages,
-    Search,
-    Sizes,
-    Sums,
-    best_last,
-    cell_km,
-    join_different,
-    join_last,
-    join_own,
-    keep_last,
-    last_groups,
-    last_sent_bins,
-    own_groups,
-    search,
-)
+from mudkit.report.joined_messages import Combination, Limits, Sizes, Sums, Way
+from mudkit.report.joined_sums import JoinedSums
+from mudkit.report.joining import AS_GOOD, Choice, Search, best_last, cell_km, lengths_of, search
 from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.recording import HOLE
 from mudkit.report.source import TraceSource
-from mudkit.units import US_PER_S, middle
+from mudkit.trace import profile
+from mudkit.trace.summaries import Rows, summarise
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Way: TypeAlias = Literal["nothing", "last", "own", "join"]
-WAYS: Final[dict[Way, str]] = {
+Verdict: TypeAlias = Literal["nothing", "last", "own", "join"]
+WAYS: Final[dict[Verdict, str]] = {
     "nothing": "every message by itself",
     "last": "last position of each device",
     "own": "own messages of a cell joined by each device",
@@ -84,24 +67,25 @@ class JoiningStudy:
         The same cells and interval, if each device joins its own messages only.
     last : (int, Sums) or None
         The best interval, in seconds, at which each device sends its last position alone.
-    cells : Cells
-        The messages in the order of the cells of ``choice``.
     thresholds : sequence of int
         Thresholds that the table compares.
     early : Choice, optional
         The smallest threshold that leaves at most 5 % more bytes than the best, if it is not recommended.
     """
 
-    source: TraceSource
-    messages: Messages
+    joined_sums: JoinedSums
     search: Search
     choice: Choice
     is_allowed: bool
     own: Sums
     last: tuple[int, Sums] | None
-    cells: Cells
     thresholds: Sequence[int]
     early: Choice | None = None
+
+    @property
+    def source(self) -> TraceSource:
+        """The trace."""
+        return self.joined_sums.source
 
     @property
     def quantity(self) -> str:
@@ -111,26 +95,26 @@ class JoiningStudy:
     @property
     def zoom(self) -> int:
         """Level of the cells that the page shows."""
-        return self.cells.zoom
+        return self.choice.zoom
 
     @cached_property
     def cell_km(self) -> float:
         """Side of these cells in the middle of the trace."""
-        return cell_km(self.zoom, middle(self.messages.lat, self.messages.lon)[0])
+        return cell_km(self.zoom, self.joined_sums.lat)
 
     @cached_property
     def different(self) -> Sums:
         """Sums of the same cells and interval, if no aggregate holds two messages of one device."""
-        return join_different(self.cells, self.choice.interval_s)
+        return self.joined_sums.sums(self._combination("different"))
 
     @cached_property
-    def verdict(self) -> Way:
+    def verdict(self) -> Verdict:
         """The simplest way within the limits that leaves at most 5 % more bytes than the best one.
 
         ``nothing`` is joined; each device sends its ``last`` position, or joins its ``own`` messages of a
         cell; or the messages of a cell are joined (``join``).
         """
-        ways: dict[Way, float] = {"nothing": 1.0}
+        ways: dict[Verdict, float] = {"nothing": 1.0}
         if self.last is not None:
             ways["last"] = self.last[1].left_share(self.search.sizes)
         if self.is_allowed and self.own.keeps(self.search.limits, self.quantity):
@@ -143,7 +127,7 @@ class JoiningStudy:
     @cached_property
     def last_same(self) -> Sums:
         """Sums of the interval of the page, if each device sends its last position alone."""
-        return keep_last(self.messages, self.choice.interval_s)
+        return self.joined_sums.sums(Combination("last", self.choice.interval_s))
 
     @property
     def sums(self) -> Sums:
@@ -169,17 +153,29 @@ class JoiningStudy:
     def _is_early(self) -> bool:
         return self.verdict != "own" or not self.search.is_allowed(*self.best_key)
 
-    @cached_property
-    def joined_bins(self) -> NDArray[np.int64]:
-        """Distances of :attr:`joined` when it is sent, as bins."""
-        every, size = self.choice.interval_s, self.choice.threshold if self._is_early else None
-        return self.cells.sent_bins(self.cells.groups(every, size), every, size)
+    def _combination(self, way: Way) -> Combination:
+        """Return a way with the cells and the interval of the page, and none sent early."""
+        return Combination(way, self.choice.interval_s, self.zoom)
 
-    @cached_property
-    def own_bins(self) -> NDArray[np.int64]:
-        """Distances of :attr:`own` when it is sent, as bins."""
-        every = self.choice.interval_s
-        return self.cells.sent_bins(own_groups(self.cells, every), every)
+    @property
+    def joined_sent(self) -> NDArray[np.int64]:
+        """Counts of messages by local day and by distance from :attr:`joined` when that is sent."""
+        threshold = self.choice.threshold if self._is_early else None
+        return self.joined_sums.sent(self._combination("join")._replace(threshold=threshold or 0))
+
+    @property
+    def own_sent(self) -> NDArray[np.int64]:
+        """The same from :attr:`own`."""
+        return self.joined_sums.sent(self._combination("own"))
+
+    @property
+    def recommended(self) -> Combination:
+        """Recommended combination; that of the page, if nothing is joined."""
+        if self.verdict == "last":
+            return Combination("last", self.interval_s)
+        if self.verdict == "own":
+            return self._combination("own")
+        return self._combination("join")._replace(threshold=self.choice.threshold or 0)
 
     @cached_property
     def sent_distances(self) -> NDArray[np.int64]:
@@ -187,14 +183,9 @@ class JoiningStudy:
 
         It is the distance of a device's last report; a last position is that report.
         """
-        messages, every = self.cells.messages, self.interval_s
-        bins = np.zeros(len(messages), dtype=np.int64)
-        if self.verdict != "last":
-            bins = self.own_bins if self.verdict == "own" else self.joined_bins
-        days, day = np.unique(
-            _days(messages.intervals(every) * every * US_PER_S, self.source.tz), return_inverse=True
-        )
-        return count_bins(bins, day, len(days))
+        if self.verdict in ("join", "nothing"):
+            return self.joined_sent
+        return self.joined_sums.sent(self.recommended)
 
     @property
     def sent_error_m(self) -> float:
@@ -209,34 +200,18 @@ class JoiningStudy:
     @cached_property
     def left(self) -> intervals.Interval:
         """Share of the bytes that is left by what is recommended, with its interval."""
-        messages, sizes = self.cells.messages, self.search.sizes
-        if self.verdict in ("join", "nothing"):
-            costs = self.cells.costs(self.interval_s, self.choice.threshold, sizes)
-        else:
-            if self.verdict == "last":
-                messages = self.messages.by_device
-                group = last_groups(self.messages, self.interval_s)
-            else:
-                group = own_groups(self.cells, self.interval_s)
-            costs = (sizes.message_bytes / np.bincount(group))[group]
-        days = _days(messages.t_us, self.source.tz)
-        return left_interval(costs, messages.device, days, sizes.message_bytes)
+        sizes, costs = self.search.sizes, self.joined_sums.costs(self.recommended)
+        is_mixed = self.recommended.way == "join"
+        bytes_out = costs.bytes_out(
+            sizes.message_bytes, sizes.aggregate_bytes if is_mixed else sizes.message_bytes
+        )
+        value = self.sums.left_share(sizes)
+        return left_interval(value, bytes_out, costs.messages, costs.device, costs.day, sizes.message_bytes)
 
     @cached_property
     def days(self) -> list[Sums]:
         """Sums of what is recommended by local day, to which a queue belongs by the begin of its interval."""
-        interval_s = self.interval_s
-        day = _days(self.messages.intervals(interval_s) * interval_s * US_PER_S, self.source.tz)
-        parts = []
-        for number in np.unique(day):
-            messages = self.messages.take(day == number)
-            if self.verdict == "last":
-                parts.append(keep_last(messages, interval_s))
-            elif self.verdict == "own":
-                parts.append(join_own(Cells(messages, self.zoom), interval_s))
-            else:
-                parts.append(Cells(messages, self.zoom).sums(interval_s, self.choice.threshold))
-        return parts
+        return self.joined_sums.days(self.recommended)
 
     def first_screen(self) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on, and warnings."""
@@ -280,17 +255,17 @@ class JoiningStudy:
     @cached_property
     def last_joined(self) -> Sums:
         """Last positions at the interval of the page, joined by cell."""
-        return join_last(self.messages, self.zoom, self.choice.interval_s)
+        return self.joined_sums.sums(self._combination("join last"))
 
     @cached_property
-    def last_joined_bins(self) -> NDArray[np.int64]:
-        """Distances of these from the devices' last reports at the moment of sending."""
-        return last_sent_bins(self.messages, self.zoom, self.choice.interval_s)
+    def last_joined_sent(self) -> NDArray[np.int64]:
+        """Counts of messages by local day and by distance of these from the last reports when sent."""
+        return self.joined_sums.sent(self._combination("join last"))
 
     @cached_property
     def last_joined_sent_m(self) -> float:
         """Distance within which 95 % of these reports are."""
-        return distance_m(count_bins(self.last_joined_bins)[0])
+        return distance_m(self.last_joined_sent.sum(axis=0))
 
     @property
     def joins_last(self) -> bool:
@@ -426,14 +401,14 @@ class JoiningStudy:
         if self.verdict == "nothing":
             if not self.is_allowed:
                 return "Wider limits (`max_error_m`, `max_quantity_error`) allow larger cells."
-            if self.choice.sums.sent == len(self.messages):
+            if self.choice.sums.sent == self.source.count:
                 return "No two messages share a cell and an interval."
             return (
                 f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
                 "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
         parts = [self._price(), self._now_told()]
-        if self.verdict == "own" and len(self.messages.names) > 1:
+        if self.verdict == "own" and len(self.source.devices) > 1:
             points = words.number(round(100 * (self.left_share - joined), 1))
             parts.append(
                 f"Joining the messages of different devices, too, leaves {_percent(joined)}: "
@@ -466,7 +441,7 @@ class JoiningStudy:
         sizes = self.search.sizes
         whole = self.sums.bytes_out(sizes)
         if self.verdict == "nothing":
-            whole = len(self.messages) * sizes.message_bytes
+            whole = self.source.count * sizes.message_bytes
         return float(whole / self.source.recorded_days)
 
     def _assumption(self) -> str:
@@ -478,7 +453,7 @@ class JoiningStudy:
                 f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
                 f"left, with twice that {double})"
             )
-        devices, a_day, worst = len(self.messages.names), self.bytes_per_day, limits.max_quantity_error
+        devices, a_day, worst = len(self.source.devices), self.bytes_per_day, limits.max_quantity_error
         bound = "; no limit is set on " + (
             "the error of the speed" if self.quantity == "speed" else "devices counted too many"
         )
@@ -499,19 +474,21 @@ class JoiningStudy:
     @cached_property
     def sized(self) -> dict[float, dict[str, Any]]:
         """Recommendations with an aggregate of half or twice its size, by that factor."""
-        sizes, cases = self.search.sizes, {}
-        for factor in (0.5, 2.0):
-            other = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
-            cases[factor] = self._assuming(replace(self.search, sizes=other))
-        return cases
+        sizes, factors = self.search.sizes, (0.5, 2.0)
+        others = [replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor)) for factor in factors]
+        cases = [partial(self._assuming, replace(self.search, sizes=other)) for other in others]
+        return dict(zip(factors, self.joined_sums.together(cases), strict=True))
 
     def grid(self) -> pd.DataFrame:
         """Return what each combination without a threshold leaves and tells, a row each."""
         import pandas as pd
 
-        lat, _ = middle(self.messages.lat, self.messages.lon)
         rows = [
-            {"cells_zoom": zoom, "cell_km": cell_km(zoom, lat), "interval_s": interval_s}
+            {
+                "cells_zoom": zoom,
+                "cell_km": cell_km(zoom, self.joined_sums.lat),
+                "interval_s": interval_s,
+            }
             | self.row(sums)
             | {"keeps_limits": self.search.is_allowed(zoom, interval_s)}
             for (zoom, interval_s), sums in sorted(self.search.tried.items())
@@ -616,14 +593,16 @@ class JoiningStudy:
             rows.append(
                 {"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | self.sized[factor]
             )
+        other: dict[str, Limits] = {}
         for factor, word in factors:
             delay_s = _times(limits.max_delay_s, factor)
-            case = self._limited(replace(limits, max_delay_s=delay_s))
-            rows.append({"assumed": f"{word} the delay, {words.duration(delay_s)}"} | case)
+            other[f"{word} the delay, {words.duration(delay_s)}"] = replace(limits, max_delay_s=delay_s)
         for factor, word in factors:
             error_m = factor * limits.max_error_m
-            case = self._limited(replace(limits, max_error_m=error_m))
-            rows.append({"assumed": f"{word} the distance, {words.distance(error_m / 1000)}"} | case)
+            assumed = f"{word} the distance, {words.distance(error_m / 1000)}"
+            other[assumed] = replace(limits, max_error_m=error_m)
+        cases = self.joined_sums.together([partial(self._limited, case) for case in other.values()])
+        rows += [{"assumed": assumed} | case for assumed, case in zip(other, cases, strict=True)]
         if (half := self.half_fleet) is not None:
             left = {"bytes_left_share": half.left_share(sizes)}
             rows.append({"assumed": "half of the devices, the same way"} | self._recommended() | left)
@@ -643,14 +622,14 @@ class JoiningStudy:
 
     def _assuming(self, case: Search) -> dict[str, Any]:
         """Return what is recommended with other sizes or limits."""
-        return _conclude(self.source, self.messages, case, self.thresholds, self)._recommended()
+        return _conclude(self.joined_sums, case, self.thresholds)._recommended()
 
     def _limited(self, limits: Limits) -> dict[str, Any]:
         """Return what is recommended with other limits; intervals and cells are searched again."""
         sizes, tried = self.search.sizes, self.search
         zooms = {zoom for zoom, _ in tried.tried}
         only = zooms.pop() if len(zooms) == 1 else None
-        return self._assuming(search(self.messages, limits, sizes, self.quantity, zoom=only, known=tried))
+        return self._assuming(search(self.joined_sums, limits, sizes, self.quantity, zoom=only, known=tried))
 
     @cached_property
     def half_fleet(self) -> Sums | None:
@@ -658,17 +637,9 @@ class JoiningStudy:
 
         None: there is one device, or nothing is joined.
         """
-        drawn = np.argsort([zlib.crc32(name.encode()) for name in self.messages.names.tolist()])
-        if len(drawn) < 2 or self.verdict == "nothing":
+        if len(self.source.devices) < 2 or self.verdict == "nothing":
             return None
-        is_kept = np.isin(np.arange(len(drawn)), drawn[: (len(drawn) + 1) // 2])
-        part = self.messages.take(is_kept[self.messages.device])
-        if self.verdict == "last":
-            return keep_last(part, self.interval_s)
-        cells = Cells(part, self.zoom)
-        if self.verdict == "own":
-            return join_own(cells, self.interval_s)
-        return cells.sums(self.interval_s, self.choice.threshold)
+        return self.joined_sums.sums(self.recommended._replace(is_half=True))
 
     def assumptions_answer(self, table: pd.DataFrame) -> Answer:
         """Return how far what is left depends on what was assumed, as a heading."""
@@ -733,15 +704,6 @@ def _times(value: int, factor: float) -> int:
     return max(round(factor * value), 1)
 
 
-def _days(t_us: NDArray[np.int64], tz: str) -> NDArray[np.int64]:
-    """Return the number of each time's local day."""
-    import pandas as pd
-
-    hours, at = np.unique(t_us // (900 * US_PER_S), return_inverse=True)
-    local = pd.to_datetime(hours * 900, unit="s", utc=True).tz_convert(tz).tz_localize(None)
-    return np.asarray(local.to_numpy().astype("datetime64[D]").astype(np.int64)[at])
-
-
 def study_joining(
     source: TraceSource,
     limits: Limits,
@@ -752,47 +714,52 @@ def study_joining(
     thresholds: Sequence[int] = (1, 20, 50),
 ) -> JoiningStudy:
     """Search for the combination that leaves the fewest bytes within the limits, and for the baselines."""
-    messages = Messages(source.positions)
-    searched = search(messages, limits, sizes, quantity, zoom=cells_zoom)
-    return _conclude(source, messages, searched, thresholds)
+    joined = JoinedSums(source, max(lengths_of(_times(limits.max_delay_s, 2.0))))
+
+    def conclude() -> JoiningStudy:
+        searched = search(joined, limits, sizes, quantity, zoom=cells_zoom)
+        return _conclude(joined, searched, thresholds)
+
+    study: JoiningStudy = joined.together([conclude])[0]
+    joined.together([partial(getattr, study, name) for name in _OF_FIRST_SCREEN])
+    return study
 
 
-def _conclude(
-    source: TraceSource,
-    messages: Messages,
-    searched: Search,
-    thresholds: Sequence[int],
-    known: JoiningStudy | None = None,
-) -> JoiningStudy:
-    """Choose among what was tried, and compute the other ways; ``known`` is a study of the same messages."""
+_OF_FIRST_SCREEN: Final = (
+    "left", "days", "different", "last_same", "last_joined", "last_joined_sent", "sent_distances",
+    "joined_sent", "own_sent", "half_fleet", "sized",
+)  # fmt: skip
+"""Attributes of a study that take a pass over the rows, each, if they are asked for one by one."""
+
+
+def _conclude(joined: JoinedSums, searched: Search, thresholds: Sequence[int]) -> JoiningStudy:
+    """Choose among what was tried, and compute the other ways."""
     choice = searched.choose()
     is_allowed = choice is not None
     if choice is None:
         zoom, interval_s = min(searched.tried, key=lambda key: (searched.tried[key].error_m(), key[1]))
         choice = Choice(zoom, interval_s, None, searched.tried[zoom, interval_s])
-    cells = known.cells if known is not None and known.zoom == choice.zoom else Cells(messages, choice.zoom)
     early = None
     if choice.threshold is not None:
-        choice = replace(choice, sums=cells.sums(choice.interval_s, choice.threshold))
+        of = Combination("join", choice.interval_s, choice.zoom, choice.threshold)
+        choice = replace(choice, sums=joined.sums(of))
         key = choice.zoom, choice.interval_s
         whole, is_demanded = searched.tried[key], not searched.is_allowed(*key)
         is_worth = choice.sums.delay_s <= _WORTH * whole.delay_s
         if not (is_demanded or (is_worth and choice.sums.keeps(searched.limits, searched.quantity))):
             early, choice = choice, replace(choice, threshold=None, sums=whole)
-    if known is not None and known.best_key == (choice.zoom, choice.interval_s):
-        own = known.own
-    else:
-        own = join_own(cells, choice.interval_s)
-    if known is not None and known.search.limits == searched.limits:
-        last = known.last
-    else:
-        last = best_last(messages, searched.limits, searched.quantity)
-    return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds, early)
+    own, last = joined.together(
+        [
+            partial(joined.sums, Combination("own", choice.interval_s, choice.zoom)),
+            partial(best_last, joined, searched.limits, searched.quantity),
+        ]
+    )
+    return JoiningStudy(joined, searched, choice, is_allowed, own, last, thresholds, early)
 
 
-def chosen_quantity(positions: pa.Table, quantity: str) -> str:
+def chosen_quantity(positions: Rows, quantity: str) -> str:
     """Return the quantity that is reported: ``speed``, or ``devices``, which any trace has."""
-    has_speed = positions["speed_mps"].null_count < len(positions)
+    has_speed = bool(summarise(positions, {"speeds": profile.speeds})["speeds"]["rows"].to_pylist()[0])
     if quantity == "speed" and not has_speed:
         raise TraceContentError(
             "The trace has no speeds.",

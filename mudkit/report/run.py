@@ -129,6 +129,8 @@ def run_report(
     check_inputs(template, values)
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
+    if tables(template, values):  # in the other folder a name may be that of a file
+        absolute["spark"] = True
     started = dt.datetime.now(dt.UTC)
     manifest = _request(template, values, files)
     stages = _Stages(progress and is_enabled())
@@ -197,7 +199,7 @@ def _is_on_spark(values: Mapping[str, Any]) -> bool:
     """Return whether a report computes on Spark."""
     if "spark" not in values:
         return False
-    given = (values["trace"], values["reads"])
+    given = (values["trace"], values.get("reads"))
     return bool(values["spark"]) or any(stays_on_spark(trace) for trace in given if trace)
 
 

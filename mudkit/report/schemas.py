@@ -237,6 +237,7 @@ class Propagation(Parameters):
     time_unit: TimeUnit = Field("auto", description="of numeric times")
     where: Where = ""
     period: Period = ""
+    spark: bool = Field(False, description="compute on Spark whatever the size; the trace may be a table")
     max_delay_s: int = Field(300, ge=1, le=86_400, description="longest time that a message may wait")
     max_error_m: float = Field(
         500.0,

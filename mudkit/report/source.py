@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import zlib
@@ -66,6 +67,17 @@ _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
+_TABLE: Final = re.compile(r"[\w`]+(\.[\w`]+){0,2}")
+"""Name of a table, with its catalogue and database or without."""
+_NEAR: Final = 0.8
+"""Least similarity of a mistyped name to that of a file (:func:`difflib.get_close_matches`)."""
+_ENDINGS: Final = frozenset(
+    (
+        "bz2", "csv", "geojson", "gpkg", "gpx", "gz", "json", "jsonl", "kml", "kmz", "log", "ndjson", "nmea",
+        "orc", "parquet", "pb", "plt", "tcx", "tsv", "txt", "xz", "zip", "zst",
+    )
+)  # fmt: skip
+"""Endings of files of traces, which no table has for its name."""
 _OF_POSITIONS: Final = frozenset(
     {"_median_steps_s", "_summaries", "_values", "of_devices", "quarters", "recording", "zones"}
 )
@@ -738,9 +750,9 @@ def open_source(
     reads_columns : dict, optional
     needs_reads : bool
     spark : bool, optional
-        None: the trace is read into memory, a very large one a sample of its devices. False: addresses, and
-        traces of more than :data:`MAX_ROWS` rows, stay on Spark. True: every trace does; it may be a table of
-        the catalogue.
+        None: the trace is read into memory, a very large one a sample of its devices. False: addresses,
+        tables of the catalogue, and traces of more than :data:`MAX_ROWS` rows stay on Spark. True: every
+        trace does.
     work : path-like, optional
         Folder for what Spark makes of other sources, which its workers share; by default a temporary one.
     **options
@@ -768,8 +780,23 @@ def open_source(
 
 
 def stays_on_spark(trace: str) -> bool:
-    """Return whether a trace is at an address of a store, or has too many rows for the memory of a report."""
-    return is_address(trace) or _estimated_rows(existing(trace, "trace")) > MAX_ROWS
+    """Return whether a trace is at an address, a table, or has too many rows for the memory of a report."""
+    return is_address(trace) or is_table(trace) or _estimated_rows(existing(trace, "trace")) > MAX_ROWS
+
+
+def is_table(trace: str, *, on_spark: bool = False) -> bool:
+    """Return whether a text may name a table of Spark's catalogue: there is no file or folder of this name.
+
+    Without ``on_spark`` a name is taken for that of a file, mistyped, if it ends as files do, or if the
+    folder has a similar name: Spark would take long to say that there is no such table.
+    """
+    if not _TABLE.fullmatch(trace) or Path(trace).exists():
+        return False
+    if on_spark:
+        return True
+    names = {name for file in Path().iterdir() for name in (file.name, file.name.partition(".")[0])}
+    is_near = bool(difflib.get_close_matches(trace, names, n=1, cutoff=_NEAR))
+    return not is_near and trace.rpartition(".")[2].lower() not in _ENDINGS
 
 
 def _open_here(

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from typing import Final
 
 from mudkit.experiment import ContrailPair, item_latencies_s, receiver_radio_mw
-from mudkit.fleet import LINKS
+from mudkit.fleet import LINKS, ServerProfile
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
@@ -255,7 +255,7 @@ C5: Final = Row(
 def measure_scale(
     say: Say = say_nothing,
     *,
-    service_ms: float = 25.0,
+    message_ms: float = 12.5,
     minutes: float = 1.0,
     seed: int = 1,
     loads: Sequence[tuple[int, int]] = ((10, 1), (100, 1), (100, 10), (980, 10), (980, 20), (980, 1)),
@@ -265,7 +265,7 @@ def measure_scale(
     means: dict[tuple[int, int], float] = {}
     for clients, instances in loads:
         say(f"{clients} clients, {instances} instances")
-        latencies_s = _self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
+        latencies_s = _self_latencies_s(seed, clients, instances, message_ms=message_ms, minutes=minutes)
         name = f"{clients} clients, {instances} instance{'s' * (instances > 1)}"
         share = len(latencies_s) / (clients * round(minutes * 12))
         quantities[f"share of items that come, {name}"] = Quantity.of([share])
@@ -275,7 +275,7 @@ def measure_scale(
     wrong, of_equals = out_of_order(means)
     quantities["pairs of 15 in another order than in the paper"] = Quantity.of([wrong])
     quantities["pairs of equal clients or instances in another order"] = Quantity.of([of_equals])
-    return Measured(quantities, {"ms a request": service_ms, "minutes": minutes, "seed": seed})
+    return Measured(quantities, {"ms a message at an instance": message_ms, "minutes": minutes, "seed": seed})
 
 
 C6: Final = Row(
@@ -406,15 +406,19 @@ def _round_trips_s(
 
 
 def _self_latencies_s(
-    seed: int, clients: int, instances: int, *, service_ms: float, minutes: float = 3.0
+    seed: int, clients: int, instances: int, *, message_ms: float, minutes: float = 3.0
 ) -> list[float]:
     """Return latencies of items that clients send to themselves every 5 s, in seconds (Fig. 11).
 
-    An instance of the relay needs ``service_ms`` for a request. Clients register in an earlier minute.
+    An instance of the relay takes ``message_ms`` for a message: a request, or the answer of storage to it.
+    Clients register in an earlier minute.
     """
     lab = Lab(seed=seed, record_messages=False)
     lab.world.on_failure = raise_failure
-    relay = Relay(lab, instances, service_ms=service_ms)
+    relay = Relay(lab, instances)
+    for address in relay.instances:
+        profile = ServerProfile(event_us=message_ms * 1000, max_waiting=1_000_000)
+        lab.server(address.split("/")[0], profile=profile)
     took_s: list[float] = []
 
     def receive(item: Item) -> None:

@@ -149,6 +149,31 @@ def _list_requests(piece: Piece) -> pa.Table:
 _REQUEST: Final = ("box_km", "window_s")
 
 
+def stretches(lengths_us: tuple[int, ...]) -> Summary:
+    """Count rows by stretches of time of some lengths, from 1970 on."""
+    return Groups(partial(_list_stretches, lengths_us), ("length_us", "number"), {"rows": "sum"})
+
+
+def _list_stretches(lengths_us: tuple[int, ...], piece: Piece) -> pa.Table:
+    t_us = piece.t_us[piece.begin :]
+    counted = [np.unique(t_us // length_us, return_counts=True) for length_us in lengths_us]
+    numbers, rows = (np.concatenate(columns) for columns in zip(*counted, strict=True))
+    lengths = np.repeat(lengths_us, [len(of) for of, _ in counted])
+    return pa.table({"length_us": lengths, "number": numbers, "rows": rows})
+
+
+def speeds() -> Summary:
+    """Count the rows with a speed."""
+    return Groups(_list_speeds, ("all",), {"rows": "sum"})
+
+
+def _list_speeds(piece: Piece) -> pa.Table:
+    if "speed_mps" not in piece.table.column_names:
+        return pa.table({"all": [0], "rows": [0]})
+    known = pc.is_finite(piece.table["speed_mps"].slice(piece.begin))
+    return pa.table({"all": [0], "rows": [int(pc.sum(known).as_py() or 0)]})
+
+
 def match(sought: tuple[tuple[str, int], ...]) -> Summary:
     """Find which of some devices and times, by their ``place`` in the list, are those of a row."""
     return Groups(partial(_list_found, sought), ("place",), {"rows": "sum"})

@@ -234,7 +234,7 @@ BILL = pa.schema(
     [
         _required("system", pa.string()),
         _required("device", pa.string()),
-        _required("direction", pa.string()),  # as seen from the device
+        _required("direction", pa.string()),  # as seen from the device; of a short-range link 'near up', …
         _required("messages", pa.int64()),
         _required("bytes", pa.int64()),
         _required("radio_mj", pa.float64()),

@@ -146,6 +146,9 @@ class Distributed(Protocol):
     def collect(self, devices: pa.Array | None = None) -> pa.Table:
         """Return the rows of some devices, or of all, in memory, ordered by device and time."""
 
+    def by_time(self, edges_us: NDArray[np.int64], overlap_us: int) -> Distributed:
+        """Return the rows in blocks of time (:func:`in_blocks`), of which each is a piece of its own."""
+
 
 Rows: TypeAlias = "pa.Table | Distributed"
 """Rows ordered by device and time: a table in memory, or one on Spark."""
@@ -165,6 +168,26 @@ def select(rows: Rows, keep: Keep) -> Rows:
     if isinstance(rows, Distributed):
         return rows.select(keep)
     return rows.filter(pa.array(keep(rows)))
+
+
+def in_blocks(rows: pa.Table, edges_us: NDArray[np.int64], overlap_us: int) -> pa.Table:
+    """Return rows with their ``block`` of time; a row that is soon after a block belongs to this, too.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+    edges_us : ndarray of int
+        Begins of the blocks; the first one has all rows before the second.
+    overlap_us : int
+        How long after a block rows belong to it, too.
+    """
+    times = rows["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    last = np.searchsorted(edges_us[1:], times, side="right")
+    first = np.searchsorted(edges_us[1:], times - overlap_us, side="right")
+    times_each = last - first + 1
+    at = np.repeat(np.arange(len(rows)), times_each)
+    further = np.arange(len(at)) - np.repeat(np.cumsum(times_each) - times_each, times_each)
+    return rows.take(pa.array(at)).append_column("block", pa.array((first[at] + further).astype(np.int32)))
 
 
 def finished(pieces: Iterable[pa.Table], summaries: Summaries) -> dict[str, pa.Table]:

@@ -2,7 +2,8 @@
 
 A generated trace is written as one CSV, ingested, labelled, learnt from, replayed and reported in the default session.
 Each step has its seconds, and the peak memory of the driver (Python and Java) and of Python's workers up to then; of
-two sizes, how the seconds grow. DuckDB reads the CSV, with gaps and speeds, and counts the points of the labels.
+two sizes, how the seconds grow, and what follows on paper for a cluster. DuckDB reads the CSV, with gaps and speeds, and
+counts the points of the labels.
 3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, need a day and 50 GB of disk. Ctrl-C stops it, and the
 folder is removed.
 """
@@ -34,6 +35,8 @@ POSITIONS_OF_A_DAY = 123_000
 
 CARS = 600
 MAX_DRIVER_GB = 2.0
+ESTIMATED_POSITIONS, ESTIMATED_EXECUTORS = 10**10, 100
+"""Positions and executors of the estimate on paper."""
 MAX_GROWTH = {10: 12.0, 100: 15.0}
 """Times as long as a tenth, or a hundredth, of the positions may take."""
 
@@ -54,8 +57,10 @@ def measure_rows(sizes: tuple[int, ...] = SIZES) -> Iterator[dict[str, object]]:
     of_servers = filter(None, [here, os.environ.get("PYTHONPATH")])
     os.environ["PYTHONPATH"] = os.pathsep.join(of_servers)
     first: dict[str, float] = {}
+    seconds_of: dict[int, dict[str, float]] = {}
     for positions in sizes:
         for step, seconds, mb, duckdb_s in _measure_size(positions):
+            seconds_of.setdefault(positions, {})[step] = seconds
             begin_s = first.setdefault(step, seconds)
             times = positions / sizes[0]
             allowed = next((most for least, most in MAX_GROWTH.items() if times <= least), times)
@@ -69,6 +74,34 @@ def measure_rows(sizes: tuple[int, ...] = SIZES) -> Iterator[dict[str, object]]:
                 "peer_s": peer_s,
                 "ratio": seconds / peer_s,
             }
+
+    yield from estimate_rows(seconds_of)
+
+
+def estimate_rows(seconds_of: dict[int, dict[str, float]]) -> Iterator[dict[str, object]]:
+    """Estimate each step for many positions on a cluster, by its growth between the two largest sizes.
+
+    An executor has as many cores as the session that was measured. Not in it: devices or cells with very many
+    rows, which take one task, and what a store of files needs. A single size yields nothing.
+    """
+    if len(seconds_of) < 2:
+        return
+    (fewer, small), (more, large) = sorted(seconds_of.items())[-2:]
+    each_s = {step: (large[step] - small[step]) / (more - fewer) for step in large}
+    hours = {
+        step: max(s, 0.0) * ESTIMATED_POSITIONS / ESTIMATED_EXECUTORS / 3600 for step, s in each_s.items()
+    }
+    bound = max(hours, key=lambda step: hours[step])
+    for step, step_hours in hours.items():
+        yield {
+            "what": f"on paper, {step}: {ESTIMATED_POSITIONS:.0e} positions on {ESTIMATED_EXECUTORS} executors, "
+            f"{step_hours:.2g} h at {1e6 * each_s[step]:.2g} s a million"
+            + (", the bound" if step == bound else ""),
+            "ours_s": 3600 * step_hours,
+            "peer": "all steps",
+            "peer_s": 3600 * sum(hours.values()),
+            "ratio": step_hours / sum(hours.values()),
+        }
 
 
 def _measure_size(positions: int) -> Iterator[tuple[str, float, dict[str, float], float | None]]:
@@ -191,6 +224,13 @@ def _report(spark: Any, folder: Path) -> None:
     run_report("trace_profile", {"trace": str(folder / "trace")}, build=folder / "reports", progress=False)
 
 
+def _report_joined(spark: Any, folder: Path) -> None:
+    from mudkit.report import run_report
+
+    given = {"trace": str(folder / "trace"), "spark": True}
+    run_report("propagation", given, build=folder / "reports", progress=False)
+
+
 STEPS: dict[str, Callable[[Any, Path], None]] = {
     "ingest": _ingest,
     "labels of reads": _label("label_reads"),
@@ -201,6 +241,7 @@ STEPS: dict[str, Callable[[Any, Path], None]] = {
     ),
     "evaluation of writes": _evaluate_writes,
     "report": _report,
+    "report on joined messages": _report_joined,
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import plotly
 import pytest
 from figure_gallery import FIGURES
 
-pytestmark = [pytest.mark.browser, pytest.mark.soak(keep=5, group="figures")]
+pytestmark = [pytest.mark.browser, pytest.mark.soak(keep=3, group="figures")]
 
 WIDTHS_PX = (590, 900)
 """JupyterLab beside an open file browser at 1024 px, and a report."""

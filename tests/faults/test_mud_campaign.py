@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from mudkit.systems.mud.device import continuous_reads
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.processor import Processor
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
 from mudkit.verify.campaign.faults import COLUMNS, TRIALS
@@ -15,6 +17,10 @@ from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all, play_some
 
 REPLAY = "python tests/faults/campaign.py --seed {}"
+
+
+DIGEST_SEED = 4
+"""A run that finds digests that are not compared."""
 
 
 RARE = {"notifications: given up, not heard of", "generator: nothing to tell again"}
@@ -39,6 +45,26 @@ def test_runs_with_faults_violate_no_guarantee(result, scaled):
     assert not problems, "\n".join(problems)
     for kind, model in (("committed", "sequential"), ("committed_wio", "sequential-wio")):
         assert result.counts[f"{kind} {model} OK"] > result.runs / 4
+
+
+@pytest.fixture
+def digests_of_all_keys(monkeypatch):
+    """Registrations name no delivered key, as if a run had thousands."""
+    monkeypatch.setattr(continuous_reads, "MAX_NAMED_KEYS", 0)
+
+
+@pytest.mark.usefixtures("digests_of_all_keys")
+def test_digests_in_place_of_delivered_keys_violate_no_guarantee(scaled):
+    assert play_some(range(2000, 2000 + scaled(300, 8))).problems == {}
+
+
+@pytest.mark.usefixtures("digests_of_all_keys")
+def test_campaign_finds_digests_that_are_not_compared(monkeypatch):
+    def ignore(self, table, message, sent):
+        return set(message.delivered), []
+
+    monkeypatch.setattr(Processor, "_recall_delivered", ignore)
+    assert "notified" in str(play(DIGEST_SEED).broken)
 
 
 def test_table_counts_retransmissions(result):

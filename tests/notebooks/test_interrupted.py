@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from mudkit.report import ReportFailed, run_report
@@ -37,7 +38,9 @@ def start_report(*arguments, folder):
     [
         pytest.param(["prefetch_sizing", "--preset", "sample"], "*.ipynb", marks=pytest.mark.soak(keep=1)),
         pytest.param(
-            ["cache_policy", "--preset", "sample"], "work/*", marks=[pytest.mark.spark, pytest.mark.soak]
+            ["cache_policy", "--preset", "sample", "--spark"],
+            "work/*",
+            marks=[pytest.mark.spark, pytest.mark.soak],
         ),
         pytest.param(
             ["trace_profile", "--preset", "sample"],
@@ -48,6 +51,7 @@ def start_report(*arguments, folder):
     ids=["without Spark", "while a trace is read", "between cells"],
 )
 def test_interrupted_report_prints_one_line_and_leaves_no_files(tmp_path, arguments, pattern):
+    """Wait for the end of all processes that it started, such as Java."""
     (tmp_path / "tmp").mkdir()
     with start_report(*arguments, folder=tmp_path) as process:
         deadline = time.monotonic() + TIMEOUT_S
@@ -55,9 +59,13 @@ def test_interrupted_report_prints_one_line_and_leaves_no_files(tmp_path, argume
             assert time.monotonic() < deadline, "it does not come so far"
             time.sleep(0.02)
         assert process.poll() is None, process.stderr.read()
+        started = psutil.Process(process.pid).children(recursive=True)
+        assert ("java" in [child.name() for child in started]) == ("--spark" in arguments)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out, err) == (130, "", "mudkit: stopped\n")
+    _, left = psutil.wait_procs(started, timeout=TIMEOUT_S)
+    assert not left
     assert [file.name for file in tmp_path.iterdir()] == ["tmp"]
     assert not list((tmp_path / "tmp").glob("mudkit-*"))
 

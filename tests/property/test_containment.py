@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.predicates import Predicate
-from mudkit.predicates.containment import contains, overlap, remainder
+from mudkit.predicates.containment import contains, overlap, remainder, restrict
+from mudkit.predicates.tree import text_of
 
 NUMBERS = st.integers(-3, 3)
 TEXTS = st.sampled_from("abc")
@@ -104,3 +105,19 @@ def test_remainder_matches_what_is_not_covered(
     assert 0.0 <= overlap(query, covered) <= 1.0
     if overlap(query, covered) == 0.0:
         assert not matching & known
+
+
+@given(CONDITIONS, CONDITIONS, RECORDS, VALUES)
+@examples(100)
+def test_restricted_predicate_is_that_of_its_parts(
+    first: str, second: str, records: list[dict[str, Any]], x: Any
+) -> None:
+    """Its text is written anew, with parameters in place of the constants."""
+    whole = Predicate(f"({first}) AND lookup('t', x, 'y') = 1 AND ({second})")
+    parts = Predicate(f"({first}) AND ({second})")
+    rest = restrict(whole, lambda part: "lookup" not in text_of(part))
+    assert rest is not None
+    assert [rest(record, receiver={"x": x}) for record in records] == [
+        parts(record, receiver={"x": x}) for record in records
+    ]
+    assert restrict(whole, lambda part: False) is None

@@ -31,11 +31,20 @@ from mudkit.trace.tally import Tally
 
 pytestmark = pytest.mark.spark
 DAY = 86_400
+RING = [[-9.1, 37.9], [-8.9, 37.9], [-8.9, 38.1], [-9.1, 38.1], [-9.1, 37.9]]
+AREA = {"type": "Feature", "id": "centre", "geometry": {"type": "Polygon", "coordinates": [RING]}}
 OPTIONS = {
     "cells": {"zooms": (10,), "bucket_s": 7 * 3600},  # buckets that span midnight
     "label_reads": {"horizon_s": 100_000.0},
     "label_writes": {},
     "propagation": {"zooms": (10,), "thresholds": (1, 3), "interval_s": 100_000},
+    "join": {"areas": AREA},
+}
+"""Options of jobs that are divided by dates."""
+BY_DEVICE = {
+    "speeds": {"max_gap_s": 50_000.0},
+    "stops": {"radius_km": 30.0, "min_stop_s": 10.0, "max_gap_s": 5000.0},
+    "trips": {"radius_km": 5.0, "min_stop_s": 10.0, "max_gap_s": 50_000.0, "min_km": 0.1},
 }
 
 
@@ -63,8 +72,8 @@ def folder(tmp_path_factory):
 def run_directly(spark, folder, job, where=None):
     positions = pipeline.read(spark, folder, "positions", where=where)
     reads = pipeline.read(spark, folder, "reads")
-    frames = (positions,) if job == "propagation" else (positions, reads)
-    return count_rows(getattr(pipeline, job)(*frames, **OPTIONS[job]).toArrow())
+    frames = (positions, reads) if job in ("cells", "label_reads", "label_writes") else (positions,)
+    return count_rows(getattr(pipeline, job)(*frames, **(OPTIONS | BY_DEVICE)[job]).toArrow())
 
 
 def count_rows(table):
@@ -102,6 +111,18 @@ def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job, scaled):
         assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
         assert all(name.startswith("part-0000") for name in named_files(out))
     assert list_names(tmp_path) == sorted(map(str, cuts))
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("job", BY_DEVICE)
+def test_job_by_device_writes_what_its_function_returns(spark, folder, tmp_path, job):
+    """A task has all rows of a device, whatever the dates: the job has one part."""
+    expected = run_directly(spark, folder, job)
+    assert expected.total() > 20
+    report = pipeline.run_job(spark, job, folder, tmp_path / "out", **BY_DEVICE[job])
+    assert (report.parts, report.rows) == (1, expected.total())
+    assert read_stored_rows(tmp_path / "out") == expected
+    named_files(tmp_path / "out")
 
 
 @pytest.mark.soak
@@ -254,6 +275,10 @@ def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
         ("label_reads", {"dates": 0}, ParameterError, "one date"),
         ("label_writes", {"where": "height > 5"}, PredicateError, "height"),
         ("propagation", {"thresholds": ()}, ParameterError, "thresholds"),
+        ("stops", {"dates": 2}, ParameterError, "not divided by dates"),
+        ("stops", {"min_km": 2}, ParameterError, "no such option"),
+        ("join", {}, ParameterError, "needs areas"),
+        ("join", {"areas": "zones.geojson"}, InputMissing, "no areas at"),
     ],
 )
 def test_invalid_options_leave_no_output(spark, folder, tmp_path, job, options, kind, message):
@@ -386,6 +411,10 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
         ("propagation", "message-bytes", -1, "message_bytes"),
         ("propagation", "aggregate-bytes", -1, "aggregate_bytes"),
         ("propagation", "where", "height > 5", "height"),
+        ("stops", "radius-km", 0, "radius_km"),
+        ("stops", "min-stop-s", 0, "min_stop_s"),
+        ("trips", "min-km", -1, "min_km"),
+        ("speeds", "max-gap-s", 0, "max_gap_s"),
     ],
 )
 def test_command_passes_its_options_to_the_job(

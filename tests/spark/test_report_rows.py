@@ -1,18 +1,27 @@
-"""The report trace_profile on Spark: every number and table is that of the same trace in memory.
+"""Reports on Spark: every number and table of a page is that of the same trace in memory.
 
 A trace is a file, the same at an address with ``file://``, a folder of Hive, a table of the catalogue, and a trace
 folder.
 """
 
 import re
+from functools import partial
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from joining_values import joining_values
 from profile_values import assert_same_values, page_values, write_faulty
 
 from mudkit import figures, trace
 from mudkit.errors import InputMissing
-from mudkit.report import open_source
+from mudkit.pipeline.summaries import SparkRows
+from mudkit.report import joined_sums, open_source
+from mudkit.report.joined_messages import Limits
+from mudkit.trace.schema import epoch_us
+from mudkit.trace.summaries import Lines, in_blocks
 
 pytestmark = pytest.mark.spark
 
@@ -40,6 +49,41 @@ def test_page_and_map_on_spark_are_those_in_memory(spark, file, here, tmp_path):
         for rows in (trace.load(file, **OPTIONS).positions, source.positions)
     ]
     assert pages[0] == pages[1]
+
+
+def test_blocks_of_time_are_whole_in_a_task(spark, file, tmp_path):
+    """Rows soon after a block belong to it, too; a piece that tasks summarise is one block."""
+    rows = trace.load(file, **OPTIONS).positions.select(["device", "ts", "lat", "lon"])
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    edges_us = np.quantile(epoch_us(rows["ts"]), [0.0, 0.2, 0.21, 0.6]).astype(np.int64)
+    expected = in_blocks(rows, edges_us, 3_600_000_000)
+    positions = SparkRows(spark.read.parquet(str(tmp_path / "rows.parquet")), "positions")
+    blocks = positions.by_time(edges_us, 3_600_000_000)
+    pieces = blocks.summarise({"pieces": partial(Lines, list_ends, ("block",))})["pieces"].to_pandas()
+    counts = expected.group_by("block").aggregate([("ts", "count")]).sort_by("block")["ts_count"]
+    assert pieces["block"].tolist() == pieces["last_block"].tolist() == [0, 1, 2, 3]
+    assert pieces["rows"].tolist() == counts.to_pylist()
+    assert pieces["rows"].sum() > len(rows)
+
+
+def list_ends(piece):
+    """Return the blocks of the first and last row of a piece, and its rows."""
+    numbers = (
+        [] if "block" not in piece.table.column_names else piece.table["block"].slice(piece.begin).to_pylist()
+    )
+    ends = {"block": numbers[:1], "last_block": numbers[-1:], "rows": [len(numbers)] if numbers else []}
+    return pa.table({name: pa.array(values, pa.int64()) for name, values in ends.items()})
+
+
+@pytest.mark.soak
+def test_joined_messages_on_spark_are_those_in_memory(spark, file, tmp_path, monkeypatch):
+    """Sums of several blocks of time come from tasks; the page says where it was computed."""
+    limits = Limits(7200, 20_000.0)
+    here = joining_values(open_source(str(file), needs_reads=False, **OPTIONS), limits)
+    monkeypatch.setattr(joined_sums, "BLOCK_ROWS", 4000)
+    source = open_source(str(file), needs_reads=False, spark=True, work=tmp_path / "work", **OPTIONS)
+    assert_same_values(here, joining_values(source, limits))
+    assert "computed on Spark (local" in source.describe()
 
 
 def as_address(spark, file, folder):

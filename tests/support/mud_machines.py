@@ -50,8 +50,9 @@ _DEFAULT_REQUESTS = {
 """Default fields of each request of a client."""
 
 
-def ports(address="here", store=None):
-    return Ports(store or MemoryStore(), lambda n: bytes(n), address)
+def ports(address="here", store=None, has_listener=None):
+    given = {} if has_listener is None else {"has_listener": has_listener}
+    return Ports(store or MemoryStore(), lambda n: bytes(n), address, **given)
 
 
 def build_request(identity="1", client="jane/news", token=None, **what):

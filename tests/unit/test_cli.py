@@ -528,6 +528,7 @@ def test_notebooks_folder_without_chapters_is_ignored(tmp_path, monkeypatch):
     ("options", "pattern"),
     [
         (["cells"], "mudkit trace load"),
+        (["stops"], "mudkit trace load"),
         (["ingest", "--column", "lat=lon", "--column", "lon=lat"], "lat=lat, lon=lon"),
         (["ingest", "--time-unit", "ms"], "not in the unit 'ms'"),
         (["ingest", "--rule", "often"], "trip_start"),
@@ -546,6 +547,8 @@ def test_invalid_job_is_refused_before_spark_starts(options, pattern, csv_file, 
         (["cells", "--horizon-s", 5], "No such option: --horizon-s"),
         (["label_reads", "--box-km", 4], "No such option: --box-km"),
         (["label_writes", "--zoom", 12], "No such option: --zoom"),
+        (["stops", "--dates", 2], "No such option: --dates"),
+        (["join"], "Missing option '--areas'"),
         (["ingest", "--where", "lat > 3"], "No such option: --where"),
         (["cell"], "No such command 'cell'. Did you mean 'cells'?"),
     ],
@@ -555,11 +558,19 @@ def test_job_has_its_own_options_only(options, problem, tmp_path):
     assert (result.exit_code, problem in " ".join(result.output.split())) == (2, True), result.output
 
 
+def test_missing_areas_are_refused_before_spark_starts(tmp_path, monkeypatch):
+    """A join reads its areas, and says which file is not there."""
+    monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
+    with pytest.raises(InputMissing, match=r"no areas at .*zones\.geojson"):
+        run("pipeline", "join", tmp_path, "--areas", tmp_path / "zones.geojson", "--out", tmp_path / "out")
+
+
 GIVEN = {
     "format": "csv", "table": "reads", "column": "lat=2", "tz": "Europe/Rome", "time_unit": "ms", "rule": "none",
     "box_km": 3.0, "window_s": 60.0, "device": "ann", "header": False, "cars": 3, "days": 2, "seed": 5, "towns": 4,
     "zoom": 9, "bucket_s": 60, "horizon_s": 8.0, "interval_s": 61, "threshold": 7, "message_bytes": 11,
-    "aggregate_bytes": 12, "reads": "log", "where": "lat > 1", "dates": 13, "overwrite": True,
+    "aggregate_bytes": 12, "radius_km": 0.2, "min_stop_s": 14.0, "max_gap_s": 15.0, "min_km": 0.1, "areas": "zones.json",
+    "name": "zone", "reads": "log", "where": "lat > 1", "dates": 13, "overwrite": True,
 }  # fmt: skip
 """A value of each option that is not its default."""
 PARAMETERS = {"column": ("columns", {"lat": "2"}), "zoom": ("zooms", [9]), "threshold": ("thresholds", [7])}
@@ -586,6 +597,7 @@ def test_each_option_is_the_parameter_that_its_help_names(
     monkeypatch.setattr("mudkit.trace.read_manifest", lambda _: None)
     monkeypatch.setattr("mudkit.trace.Options.plan", lambda *_: None)
     monkeypatch.setattr("mudkit.trace.tally.check_source", lambda _: None)
+    monkeypatch.setattr("mudkit.trace.areas.read_areas", lambda *_: None)
     monkeypatch.setattr("mudkit.pipeline.progress", lambda *_: nullcontext())
     monkeypatch.setattr(jobs, "_spark", lambda _: nullcontext())
     group, name = command.split()
@@ -668,10 +680,11 @@ def test_lines_of_help_texts_fit_into_a_terminal():
             assert len(lines) == 1 or max(map(len, lines)) <= 78, (command.name, paragraph)
 
 
-@pytest.mark.parametrize("name", ["propagation", "prefetch_sizing", "scoreboard"])
+@pytest.mark.parametrize("name", ["prefetch_sizing", "scoreboard"])
 def test_report_that_is_not_computed_on_spark_refuses_it_in_words(name):
     """The refusal names the option, the reports that take it, and what to do."""
     with pytest.raises(
-        ParameterError, match=r"(?s)this machine alone.*trace_profile or cache_policy.*leave --spark out"
+        ParameterError,
+        match=r"(?s)this machine alone.*trace_profile, cache_policy or propagation.*leave --spark out",
     ):
         run("report", name, "--spark")

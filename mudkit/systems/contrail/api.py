@@ -51,7 +51,8 @@ class Relay(Displayed):
     ----------
     lab : Network
     instances : int
-        Number of compute instances in each data centre.
+        Number of compute instances in each data centre. They take no time, unless their servers have a
+        :class:`~mudkit.fleet.load.ServerProfile`.
     name : str
         Prefix of the names of its servers.
     centres : sequence of str, or mapping of str to str or (float, float), optional
@@ -61,8 +62,6 @@ class Relay(Displayed):
         Capacity of the queue of a device, in items; above it, publishers get :class:`Backlogged`.
     max_cached : int
         Capacity of the cache, in items of a device.
-    service_ms : float
-        Duration of a request at an instance, in milliseconds.
     move_after : int, optional
         Consecutive visits of a device to a data centre after which its queue moves there; None: never.
 
@@ -86,10 +85,8 @@ class Relay(Displayed):
         centres: Centres | None = None,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         max_cached: Annotated[int, Range(1, 1 << 31)] = 1000,
-        service_ms: Annotated[float, Range(0.0, 1e6)] = 0.0,
         move_after: Annotated[int, Range(1, 1 << 31)] | None = 3,
     ) -> None:
-        service_us = round(service_ms * 1_000)
         check_name("a relay", name)
         places: Mapping[str, Place | None] = {"": None} if centres is None else parse_centres(centres)
         self.name = name
@@ -121,8 +118,7 @@ class Relay(Displayed):
         for unit, gateway, (centre, place) in zip(units, gateways, places.items(), strict=True):
             for address in computes[centre]:
                 install(address, place, partial(
-                    Compute, units=units, here=unit, move_after=move_after, service_us=service_us,
-                    gateways=[gateway],
+                    Compute, units=units, here=unit, move_after=move_after, gateways=[gateway],
                 ))  # fmt: skip
             install(gateway, place, partial(Gateway, instances=computes[centre], units=units))
             self.gateways.append((gateway, place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
+from mudkit.systems.mud.device.continuous_reads import listener_of
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
@@ -21,9 +22,11 @@ from mudkit.systems.mud.messages import (
     Create,
     Delete,
     Drop,
+    Listen,
     ListHeld,
     ListPending,
     ListPolicies,
+    ListReads,
     Offline,
     Read,
     Register,
@@ -32,7 +35,7 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     Write,
 )
-from mudkit.systems.mud.policies.policies import Now, PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
@@ -66,11 +69,14 @@ class Client(OnHost):
     max_rows : int
         Maximum number of committed records on the device.
     read_policy, write_policy : optional
-        Which reads are answered locally, and when writes are sent;
+        Which reads are answered locally, and when writes are sent; by default the utility of each decides.
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
         ships.
     prefetch_policy : optional
         Which answers are fetched in advance; None: none.
+    max_waiting : int
+        Maximum number of changes of a continuous read that wait on the device for a callback (see
+        :meth:`listen`).
 
     Raises
     ------
@@ -107,6 +113,7 @@ class Client(OnHost):
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
+        max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
     ) -> None:
         _check_app(app, token, device.name, cloud.authority)
         settings = Settings(
@@ -117,8 +124,10 @@ class Client(OnHost):
             cloud.notification_servers,
             max_rows,
             read_policy,
-            write_policy or Now(),
+            write_policy,
             prefetch_policy,
+            max_waiting,
+            cloud.keep_deleted_us,
         )
         policies = (read_policy, write_policy, prefetch_policy)
         self.installed = device.install(
@@ -130,7 +139,7 @@ class Client(OnHost):
         self.device = device
         self._app = app
         self._authority = cloud.authority
-        self._watched = 0
+        self._begun = 0
 
     def _own_facts(self) -> dict[str, Value]:
         """Return what a display shows of the client itself: its device and app."""
@@ -147,10 +156,12 @@ class Client(OnHost):
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
         writer_predicates: bool = True,
+        where: Literal["cloud", "device"] = "cloud",
     ) -> Operation:
         """Create a table.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`,
+        one on the device by :meth:`~mudkit.systems.mud.device.own_tables.OwnTables.create`.
 
         Parameters
         ----------
@@ -166,6 +177,9 @@ class Client(OnHost):
         writer_predicates : bool
             Whether writes may have a predicate over the data of readers. Without, an answer on a device
             serves readers with other data, too, for instance those of another place.
+        where : {'cloud', 'device'}
+            A table on the device is for this app alone, has no partitions, works without a network, and costs
+            no message. A ``lookup`` joins it with tables of the cloud.
 
         Returns
         -------
@@ -177,7 +191,7 @@ class Client(OnHost):
         properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
         if not writer_predicates:
             properties["writer_predicates"] = False
-        return self.installed.call(Create(table, properties))
+        return self.installed.call(Create(table, properties, where))
 
     def alter(
         self,
@@ -244,7 +258,8 @@ class Client(OnHost):
             :meth:`read`), only the cloud can evaluate it: a device shows the record only in answers of the
             cloud, and not while it is pending.
         utility : optional
-            Input of the write policy.
+            Weighs what readers lose by a delay against a share of a wake-up of the radio, or is input of the
+            write policy; None: the write is sent at once, unless a policy delays it.
         data : mapping, optional
             The writer's own data as a reader: a conflict shows only records that are visible to it.
         callback : callable, optional
@@ -328,8 +343,9 @@ class Client(OnHost):
         latest : bool
             Read the store's latest versions, as a continuous read always does.
         aggregate : str, optional
-            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
-            continuous read.
+            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. The callback of
+            a continuous read gets a mapping with their values, which the cloud computes, whenever they
+            change, and with ``sync_timestamp=0`` also at its beginning.
         offline : {'answer', 'wait', 'fail'}
             What to do without a network, at the call or a second after it was lost while waiting for the
             cloud: answer with what the device holds, with its age and whether records may be missing; wait
@@ -358,27 +374,31 @@ class Client(OnHost):
         ------
         ParameterError
             The reader's data is no mapping, ``columns`` or ``order`` is not usable, or a continuous read has
-            an option that is not for it.
+            an option that is not for it, such as aggregates with another ``sync_timestamp`` than 0.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
         parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
-            _refuse_option("aggregate", aggregate)
             _refuse_option("utility", utility)
             _refuse_option("offline", None if offline == "answer" else offline)
             for name, value in (("columns", columns), ("order", order), ("limit", limit)):
                 _refuse_option(name, value)
+            if aggregate is not None and sync_timestamp not in (None, 0):
+                raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
                 parsed = Predicate("TRUE")
-            self._watched += 1
-            listener = f"continuous read {self._watched}"
+            listener = ""
             if callback is not None:
-                self.installed.listen(listener, callback)
-            return self.installed.call(Register(table, parsed, reader, sync_timestamp, listener))
+                self._begun += 1
+                listener = f"handle of continuous read {self._begun} of this run"
+                self.installed.listen(listener, partial(self._register_callback, callback))
+            return self.installed.call(
+                Register(table, parsed, reader, sync_timestamp, listener, aggregate=aggregate)
+            )
         operation = self.installed.call(
             Read(
                 table, parsed, type, reader, utility, bool(latest), aggregate, offline,
@@ -388,6 +408,60 @@ class Client(OnHost):
         if callback is not None:
             operation.add_done_callback(callback)
         return operation
+
+    def continuous_reads(self) -> Operation:
+        """List the continuous reads of this app on this device, also those of an earlier run of the app.
+
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.describe`.
+
+        A continuous read ends with :meth:`unregister` or when the cloud ends it, not with the app: one that
+        is started again finds its reads here, and gives each its callback by :meth:`listen`.
+
+        Returns
+        -------
+        Operation
+            Its result is a list of dicts. ``handle``, ``table``, ``predicate`` (its text) with its
+            ``constants``, ``data`` and ``aggregate`` are those of the read. ``synced``: all records that
+            existed before have been received. ``waiting`` is the number of notifications that wait for a
+            callback, ``paused`` is True if there are too many, and ``ended`` the reason for which the cloud
+            has ended the read, while its callback was not called with it; None: it has not ended.
+        """
+        return self.installed.call(ListReads())
+
+    def listen(
+        self, handle: Annotated[int, Range(0, 1 << 62)], callback: Callable[[Change | Fields], None]
+    ) -> Operation:
+        """Register the callback of a continuous read, in place of an earlier one.
+
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.listen`.
+
+        While a read has no callback because the app was started again, its notifications wait on the device,
+        over restarts, too; the callback gets them now, in order. If more than ``max_waiting`` of the client
+        came, the read was paused, and is registered again from its position: of a record that has changed
+        several times since, the callback gets the last version. A read that was begun without a callback
+        keeps nothing for one: it gets what comes from now on.
+
+        Parameters
+        ----------
+        handle : int
+            As in :meth:`continuous_reads`.
+        callback : callable
+            As in :meth:`read`.
+
+        Returns
+        -------
+        Operation
+            Its result raises :class:`~mudkit.errors.ParameterError` if the read has ended, or is of another
+            app.
+        """
+        self._register_callback(callback, handle)
+        return self.installed.call(Listen(handle))
+
+    def _register_callback(
+        self, callback: Callable[[Operation], None] | Callable[[Change | Fields], None], handle: int
+    ) -> None:
+        """Register the callback of a continuous read, in place of an earlier one."""
+        self.installed.listen(listener_of(handle), callback, is_only=True)
 
     def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
@@ -692,15 +766,20 @@ class PubSub:
         Operation
             Its result is the handle for :meth:`unsubscribe`.
         """
-
-        def notify(change: Change | Fields) -> None:
-            """Pass the columns of a new message to the callback; other changes are not messages."""
-            if isinstance(change, Change) and change.record is not None:
-                callback(FieldsWithId(dict(change.record), change.id))
-
         predicate = Predicate("topic = :topic", topic=topic)
+        notify = partial(_notify_of_message, callback)
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
+
+    def listen(self, handle: int, callback: Callable[[Fields], None]) -> Operation:
+        """Register the callback of a subscription, in place of an earlier one; see :meth:`Client.listen`."""
+        return self._client.listen(handle, partial(_notify_of_message, callback))
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""
         return self._client.unregister(handle)
+
+
+def _notify_of_message(callback: Callable[[Fields], None], change: Change | Fields) -> None:
+    """Pass the columns of a new message to a subscriber's callback; other changes are not messages."""
+    if isinstance(change, Change) and change.record is not None:
+        callback(FieldsWithId(dict(change.record), change.id))

@@ -37,10 +37,11 @@ from mudkit.wire import Fields, Value
 
 
 class Create(Struct, frozen=True, tag_field="operation", tag="create"):
-    """Operation: create a table (Mobius 3.1)."""
+    """Operation: create a table (Mobius 3.1), in the cloud or on the device alone."""
 
     table: str
     properties: Fields
+    where: Literal["cloud", "device"] = "cloud"
 
 
 class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
@@ -104,7 +105,9 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     """Operation: register a continuous read (Mobius 5).
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
-    None: none of them. ``listener`` names the callback that is notified of changes.
+    None: none of them. ``listener`` is notified of the handle as soon as the read is stored; empty: the
+    application has no callback for changes. ``aggregate``: aggregates of which it is notified instead of
+    records.
     """
 
     table: str
@@ -113,6 +116,17 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     sync_timestamp: float | None
     listener: str
     type: Literal["continuous"] = "continuous"
+    aggregate: str | None = None
+
+
+class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
+    """Operation: notify the listener of the continuous read with this handle, which was registered again."""
+
+    handle: int
+
+
+class ListReads(Struct, frozen=True, tag_field="operation", tag="continuous_reads"):
+    """Operation: list the continuous reads."""
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
@@ -158,8 +172,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | ListPolicies
-    | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Read | Register | Listen | ListReads | UpdateData | Unregister
+    | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -275,6 +289,9 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
     ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); ``first`` is
     the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
+    ``follows`` is the number of the unanswered write of this record and incarnation that it is based on,
+    whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
+    it has absorbed, which were never sent; absent: none.
     """
 
     name: Name
@@ -288,6 +305,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     number: Count
     first: Count = field(name="known")
     incarnation: Name
+    follows: Count | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
 
 
 class _AdministrationRequest(Struct, frozen=True):
@@ -335,8 +354,11 @@ class RegisterRequest(
 
     ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
-    records that were delivered before. ``sync_us`` is the commit time from which existing records are
-    delivered, None: none of them. ``table`` is None at the first registration.
+    records that were delivered before; ``digests`` has, by bucket (:meth:`Table.buckets_of`), the digest of
+    those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
+    read began. ``aggregate`` are the aggregates of which the reader is notified instead of records, absent:
+    of records. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
+    ``table`` is None at the first registration.
     """
 
     request: Count
@@ -347,6 +369,9 @@ class RegisterRequest(
     sync_us: Count | None
     table: Count | None
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -463,6 +488,8 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     replaces: Count | None
     number: Count
     first: Count = field(name="known")
+    follows: Count | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -498,6 +525,9 @@ class Registration(
     claims: Claims | None
     min_lsn: Count = field(name="least")
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    digests: list[tuple[Count, str]] | UnsetType = UNSET
+    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    aggregate: str | UnsetType = UNSET
 
 
 class ReaderDataUpdate(
@@ -556,7 +586,15 @@ class DropEntry(Struct, frozen=True, tag_field="op", tag="drop"):
     name: Name
 
 
-LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
+class CollectEntry(Struct, frozen=True, tag_field="op", tag="collect"):
+    """Entry of the log: the tombstones of a table up to the position ``until_lsn`` were removed."""
+
+    lsn: Count
+    name: Name
+    until_lsn: Count = field(name="until")
+
+
+LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
@@ -639,7 +677,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     """Version, conflict or error of a write; a part of messages, and stored by the back end.
 
     ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
-    come the log position, the partition and the number of the table.
+    come the log position, the partition and the number of the table. ``absorbed`` is that of the write.
     """
 
     ver: Count | UnsetType = UNSET
@@ -648,6 +686,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
     error: EncodedError | UnsetType = UNSET
+    absorbed: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
@@ -686,7 +725,8 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
     ``generation`` is that of the processor, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the
-    number of the data in effect.
+    number of the data in effect. ``unknown`` are the buckets whose digests the processor does not know: it
+    has not registered the read, and needs their keys.
     """
 
     id: Name
@@ -695,6 +735,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     data_seq: Count
     error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    unknown: list[Count] | UnsetType = UNSET
 
 
 class PlacedContinuousReadAck(
@@ -792,8 +833,9 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
-    """Processor to notification server to client: a change, the end of synchronisation, or of the read.
+    """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
 
+    ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
     ``lsn`` comes with a change; None: the record existed before the registration. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
@@ -812,9 +854,10 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     ended: str | UnsetType = UNSET
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    state: list[Value] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _check_consistent((self.change, self.synced_lsn, self.ended).count(UNSET) == 2)
+        _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
         _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 
 

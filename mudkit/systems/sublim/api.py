@@ -179,6 +179,8 @@ class Publisher(OnHost):
 class AccessPoint(OnHost):
     """Access point of a lab, with SUBLIM or without state; serves the subscribers that attach to it.
 
+    With a place it is one of ``lab.access_points``: devices that roam use its network while in range.
+
     Parameters
     ----------
     lab : Network
@@ -195,7 +197,8 @@ class AccessPoint(OnHost):
     Raises
     ------
     ParameterError
-        ``lab`` or ``net`` is of another type, or the place or range is out of bounds.
+        ``lab`` or ``net`` is of another type, the place or range is out of bounds, or the lab has an access
+        point of this name.
     """
 
     def __init__(
@@ -203,7 +206,7 @@ class AccessPoint(OnHost):
         lab: Network,
         net: PublishServer,
         at: _Place | None = None,
-        range_m: Annotated[float, Range(0.0, 1e6)] = 100.0,
+        range_m: Annotated[float, Range(1e-3, 1e6)] = 100.0,
         *,
         name: str | None = None,
         stateful: bool = True,
@@ -217,6 +220,8 @@ class AccessPoint(OnHost):
             make = partial(AccessPointMachine, server=server, functions=net.functions, sites=net.sites)
         place = None if net.place is None else at
         self.installed: Installed = lab.server(self.name, at=place).install(NAME, make, name=_PORT)
+        if at is not None:
+            lab.access_point(self.name, at, range_m)
         net.access_points.append(self)
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 

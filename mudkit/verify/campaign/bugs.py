@@ -5,17 +5,18 @@ histories. Bugs in continuous reads, conditional writes and policies do not show
 violate another guarantee of :class:`mudkit.verify.campaign.judge.Judgement`. A run that ends in an exception
 finds nothing.
 
-Gateways have no queue whose order matters: the client sends the writes of a record one after another, and
+Gateways have no queue whose order matters: each write of a record names the one that it follows, and
 ``committed_wio`` reads and writes wait for each other. The bug of the gateway queue removes that order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -24,12 +25,28 @@ from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.cache import CachedAnswer
-from mudkit.systems.mud.device.connection import RETRY, ContinuousRead
+from mudkit.systems.mud.device.connection import (
+    RETRY,
+    Connection,
+    ContinuousRead,
+    PendingAsk,
+    Writing,
+)
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import Notification, ReaderDataUpdate, Register, Row, Welcome, Write
+from mudkit.systems.mud.messages import (
+    Notification,
+    ReaderDataUpdate,
+    Register,
+    RoutedWrite,
+    Row,
+    Welcome,
+    Write,
+    WriteRequest,
+    WriteResult,
+)
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.notifications import NotificationServer
@@ -111,16 +128,18 @@ _register, _replace_reader_data, _match = (
     Processor._replace_reader_data,
     Matching.match,
 )
+_build_request = WritePath.build_request
+_base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
 _begin_live = ContinuousReads._begin_live
 
 
 def _keep_conflict(
-    self: WritePath, write: PendingWrite, error: MudkitError, row: Row | None
+    self: WritePath, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
-        return _fail(self, write, error, row)
-    self._begun.add(write.seq)  # its caller has the error: it is not sent again
+        return _fail(self, now_us, write, error, row)
+    self._begun[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
     return self._complete_call(write, None if row is None else row.ver, error)
 
 
@@ -134,9 +153,19 @@ def _send_at_once(
     return [*effects, *self.advance(now_us)]
 
 
+def _follow_nothing(self: WritePath, seq: int) -> WriteRequest:
+    """Build the request of a write without the one that it follows."""
+    return replace(_build_request(self, seq), follows=UNSET)
+
+
 def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any]:
     self.last_seq = item.seq
     return (item.body,)
+
+
+def _emit_at_once(self: ContinuousReads, read: ContinuousRead, notice: Any) -> Sequence[Effect]:
+    """Emit a notification although its listener may have no callback."""
+    return notice.notify(), self._notices.add(notice)
 
 
 def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
@@ -192,7 +221,8 @@ def _wait_as_for_a_lost_client(
 
 def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
-    return _fail(self, write, error, None)
+    del self._begun[write.seq]
+    return _fail(self, 0, write, error, None)
 
 
 def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
@@ -201,18 +231,38 @@ def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRea
     return _begin_live(self, now_us, read)
 
 
+def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
+    return write.type == before.type == "blind" and not self._order.is_between(before, write)
+
+
+def _apply_out_of_order(
+    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
+) -> RoutedWrite | None:
+    """Apply a write although the one that it follows is not decided."""
+    return _base_on_followed(write, results, first) or write
+
+
+def _send_one_by_one(
+    self: Connection,
+    now_us: int,
+    asks: Iterable[PendingAsk],
+    build: Callable[[PendingAsk], WriteRequest],
+) -> Sequence[Effect]:
+    return [effect for ask in asks for effect in _send_writes(self, now_us, [ask], build)]
+
+
 BUGS: Final = (
     Bug(
         "a dropped last-seen version",
         "a lagging replica shows overwritten records to a client that has seen newer ones",
         ((Local, "seen_lsns", lambda self, name: {}),),
-        seed=20,
+        seed=16,
     ),
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((WritePath, "write", _send_at_once),),
-        seed=1,
+        ((WritePath, "write", _send_at_once), (WritePath, "build_request", _follow_nothing)),
+        seed=6,
     ),
     Bug(
         "a repeated blind write",
@@ -318,6 +368,20 @@ BUGS: Final = (
         seed=5,
     ),
     Bug(
+        "changes that do not wait for an application",
+        "an application that was started again misses changes of its continuous reads",
+        ((ContinuousReads, "_emit", _emit_at_once),),
+        in_histories=False,
+        seed=4,
+    ),
+    Bug(
+        "changes beyond the bound that are dropped",
+        "an application that was away for long misses changes of its continuous reads",
+        ((ContinuousReads, "_pause", lambda self, now_us, read: ()),),
+        in_histories=False,
+        seed=70,
+    ),
+    Bug(
         "a session without a token",
         "another machine gets the notifications of an app",
         ((NotificationServer, "_is_proven", lambda self, hello: True),),
@@ -344,6 +408,25 @@ BUGS: Final = (
         ((NotificationServer, "_is_late", _wait_as_for_a_lost_client),),
         in_histories=False,
         seed=2559,
+    ),
+    Bug(
+        "a write that absorbs one that was sent",
+        "a write has the version of an earlier one, and is lost",
+        ((WritePath, "_can_absorb", _absorb_what_was_sent),),
+        in_histories=False,
+    ),
+    Bug(
+        "a chain that is applied in any order",
+        "a write of a record overtakes an earlier one that the network has lost",
+        ((backend, "_base_on_followed", _apply_out_of_order),),
+        in_histories=False,
+        seed=6,
+    ),
+    Bug(
+        "a message for each write",
+        "writes that have waited for a network leave one by one",
+        ((Connection, "send_writes", _send_one_by_one),),
+        in_histories=False,
     ),
     Bug(
         "a policy that decides about pending writes",

@@ -6,6 +6,7 @@ all transitions, including those that another kind causes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,7 +17,7 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
-from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
+from mudkit.verify.campaign.faults import KINDS, ROGUE, TRIALS, FaultInjector
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
@@ -106,6 +107,7 @@ class Campaign:
             with_side=draw.random() < 0.5,
             now_us=lambda: self.lab.world.now_us,
             session_of=lambda name: self.lab.world.hosts[name].processes[0].start_number,
+            may_delay=self.clients.keys() - self._undelayed,
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
@@ -124,10 +126,16 @@ class Campaign:
             self.rolled_back_us,
             self._added,
         )
+        self._applications = Random(f"applications of run {seed}")
+        """A separate stream for starts of applications, so that they leave runs without them as they are."""
+        self._restarted: dict[str, None] = {}
+        """Clients whose applications were started again."""
         self.must_commit: dict[str, str] = {}
         """Values of blind writes that a device had stored when it was killed, with its name."""
         self.at_rest: dict[str, Requests] = {}
         """Requests that each client sent when the system had to be at rest."""
+        self.counts: Counter[str] = Counter()
+        """Number of starts of applications."""
         self.pending: dict[str, list[dict[str, Any]]] = {}
         """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
@@ -162,6 +170,7 @@ class Campaign:
             token=self.lab.token(user, APP, hours=hours),
             read_policy=ShippedPolicy() if draw.random() < 0.5 else None,
             write_policy=policy,
+            max_waiting=Random(f"{name} of run {self._seed}").choice([1, 3, 1000]),
         )
         (process,) = self.lab.world.hosts[name].processes
         process.store.at_put = self._record_write
@@ -230,6 +239,10 @@ class Campaign:
         """Return the answers to each write that a device has handled."""
         return self._hosts[name].write_answers
 
+    def sent_apart(self, name: str) -> Sequence[str]:
+        """Return in words which writes a device has sent in more messages than they need after a wait."""
+        return self._hosts[name].sent_apart
+
     def has_expired(self, name: str, at_us: int) -> bool:
         """Check whether the token of a client expired by a time and was not renewed before."""
         is_renewed = any(
@@ -256,6 +269,8 @@ class Campaign:
         self.faults.end()
         self.lab.run(minutes=10)
         self.faults.heal()
+        for name in self._restarted:
+            self.work.find_reads(name)
         self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
         before = {name: host.requests.copy() for name, host in self._hosts.items()}
         self.lab.run(minutes=REST_MINUTES)
@@ -329,6 +344,8 @@ class Campaign:
         plan += [(draw.randint(0, end_us), "renew") for _ in range(draw.randint(0, 2))]
         plan += [(draw.randint(0, end_us), "burst") for _ in range(draw.choice([0, 0, 0, 1]))]
         plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
+        many = self._applications.choices([0, 1, 2, 3], [4, 2, 2, 1])[0]
+        plan += [(self._applications.randint(0, end_us), "application") for _ in range(many)]
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -356,6 +373,8 @@ class Campaign:
             self._renew()
         elif step == "burst":
             self._burst()
+        elif step == "application":
+            self._restart_application()
         elif step in TRIALS:
             self.trials.begin(step)
         elif step == "away":
@@ -380,6 +399,25 @@ class Campaign:
         self.work.update_reader_data(name)
         self.lab.run(seconds=draw.choice([0.0, 30.0]))
         self.work.write(draw.choice(list(self.clients)))
+
+    def _restart_application(self) -> None:
+        """End the application of a device, and start it again after a while; records are written meanwhile.
+
+        Its continuous reads remain. Half of the times the device is killed, too.
+        """
+        draw, lab = self._applications, self.lab
+        name = draw.choice(list(self.clients))
+        self._restarted[name] = None
+        (process,) = (one for one in lab.world.hosts[name].processes if one.name != ROGUE)
+        process.forget_listeners()
+        for _ in range(draw.choice([1, 2, 5])):
+            self.work.write(draw.choice(sorted(self._undelayed) or list(self.clients)))
+            lab.run(seconds=draw.choice([0.0, 1.0, 30.0, 200.0]))
+            if draw.random() < 0.2 and process.machine is not None:
+                lab.faults.kill(name)
+                lab.faults.restart(name)
+        self.counts["application restarted"] += 1
+        self.work.find_reads(name)
 
     def _renew(self) -> None:
         """Renew the token of a client whose token expires."""

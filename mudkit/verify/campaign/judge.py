@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
@@ -52,7 +53,7 @@ class Judgement:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = campaign.faults.counts + campaign.trials.counts
+        self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
@@ -77,6 +78,10 @@ class Judgement:
         promises: dict[str, Callable[[], None]] = {
             "each write is applied once, and answered accordingly": lambda: self._judge_writes(rows),
             "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
+            "a write that was never sent has the version of the one that absorbed it": lambda: (
+                self._judge_absorbed(rows)
+            ),
+            "writes that have waited for a network or a delay leave together": self._judge_together,
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
@@ -92,7 +97,10 @@ class Judgement:
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
-            kept = (self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials)
+            kept = (
+                self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
+                self._judge_together,
+            )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
                 rows, since_us
@@ -372,7 +380,9 @@ class Judgement:
             key, kind, value, operation = write.key, write.kind, write.value, write.operation
             if operation.status == "ok":
                 row = at.get((key, operation.result()))
-                if row is None or (row["data"] or {"v": ""})["v"] != value:
+                if self._absorber(write) is not None:
+                    pass  # see :meth:`_judge_absorbed`
+                elif row is None or (row["data"] or {"v": ""})["v"] != value:
                     self.problems.append(
                         f"{value!r} of {key} was acknowledged as {operation.result()}, and is {row}"
                     )
@@ -415,7 +425,8 @@ class Judgement:
                 continue
             if operation.status == "ok":
                 row = at.get((write.key, operation.result()))
-                if row is None or (row["data"] or {"v": ""})["v"] != value:
+                given = self._absorber(write) or write
+                if row is None or (row["data"] or {"v": ""})["v"] != given.value:
                     self.problems.append(f"{value!r} was acknowledged after a restore, and is {row}")
             elif not operation.done() and not self._is_pending(write):
                 self.problems.append(f"{value!r} was never answered after a restore")
@@ -447,13 +458,63 @@ class Judgement:
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
-        """Check whether a write is listed as pending."""
+        """Check whether a write is listed as pending, or one that may have absorbed it."""
+        values = {write.value, *(later.value for later in self._blind_writes_after(write))}
         return any(
             pending["key"] == write.key
             and pending["name"] == write.table
-            and (pending["data"] or {"v": ""})["v"] == write.value
+            and (pending["data"] or {"v": ""})["v"] in values
             for pending in self.campaign.pending[write.client]
         )
+
+    def _blind_writes_after(self, write: WriteRecord) -> list[WriteRecord]:
+        """Return the writes that may have absorbed a write: later blind ones, up to a conditional one.
+
+        They are of the same record, and of the same start of the client.
+        """
+        work = self.campaign.work
+        later = [
+            other
+            for other in work.writes[work.writes.index(write) + 1 :]
+            if (other.client, other.table, other.key) == (write.client, write.table, write.key)
+            and other.operation.start_number == write.operation.start_number
+            and other.operation.responded_us != other.operation.invoked_us  # else the device refused it
+        ]
+        return list(takewhile(lambda other: other.kind == "blind", later)) if write.kind == "blind" else []
+
+    def _absorber(self, write: WriteRecord) -> WriteRecord | None:
+        """Return the last write that was answered with one, at once and with the same version, if any was."""
+        answer = write.operation.result(), write.operation.responded_us
+        with_it = [
+            other
+            for other in self._blind_writes_after(write)
+            if other.operation.status == "ok"
+            and (other.operation.result(), other.operation.responded_us) == answer
+        ]
+        return with_it[-1] if with_it else None
+
+    def _judge_absorbed(self, rows: list[dict[str, Any]]) -> None:
+        """Check that a write with the version of another one was not committed, and that this one was."""
+        times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
+        at = {(row["key"], row["ver"]): row for row in rows}
+        for write in self.campaign.work.writes:
+            operation, value = write.operation, write.value
+            if write.table != MAIN or operation.status != "ok":
+                continue
+            absorber = self._absorber(write)
+            if absorber is None:
+                continue
+            self.counts["absorbed writes, judged"] += 1
+            row = at.get((write.key, operation.result()))
+            if row is None or (row["data"] or {"v": ""})["v"] != absorber.value:
+                self.problems.append(f"{value!r} has the version of {absorber.value!r}, which is {row}")
+            if value and times[value]:
+                self.problems.append(f"{value!r} was committed, and has the version of {absorber.value!r}")
+
+    def _judge_together(self) -> None:
+        """Check that writes which have waited for a link or a timer were sent in as few messages as fit."""
+        for name in self.campaign.clients:
+            self.problems += self.campaign.sent_apart(name)
 
     def _judge_pending(self) -> None:
         """Check that devices list all stored writes, and that each is held back or follows one that is."""
@@ -498,7 +559,8 @@ class Judgement:
             if write.table != SIDE or not write.value:
                 continue
             count, operation = times[write.value], write.operation
-            if count > 1 or (operation.status == "ok" and count != 1):
+            is_absorbed = operation.status == "ok" and self._absorber(write) is not None
+            if count > 1 or (operation.status == "ok" and count != 1 - is_absorbed):
                 self.problems.append(f"{write.value!r} was acknowledged, and was committed {count} times")
             elif operation.status == "failed":
                 error = _error(operation)

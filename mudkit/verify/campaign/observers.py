@@ -7,6 +7,7 @@ names.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -32,8 +33,10 @@ from mudkit.events import (
     Send,
     SendFailed,
     TimerFired,
+    size_bytes,
 )
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.tokens import Authority, Claims
 from mudkit.verify.campaign.faults import ROGUE
@@ -128,7 +131,7 @@ class _ClientObserver:
                 yield "watching: refused here"
             else:
                 yield "watching: register, asked" if "register" in ops else "watching: register, no session"
-        elif name in ("update_data", "unregister"):
+        elif name in ("update_data", "unregister", "listen"):
             yield f"watching: {name}"
 
     def _observe_message(
@@ -209,12 +212,14 @@ class _ClientObserver:
             yield (
                 f"watching: {body['change']['op']} passed on"
                 if is_notified
-                else "watching: known or unregistered"
+                else "watching: known, unregistered or waiting"
             )
+        elif "state" in body:
+            yield f"watching: aggregates {'passed on' if is_notified else 'known or waiting'}"
         elif "synced" in body:
             yield "watching: synced"
         else:
-            yield "watching: ended" if is_notified else "watching: known or unregistered"
+            yield "watching: ended" if is_notified else "watching: known, unregistered or waiting"
 
 
 def _sent(effects: Sequence[Effect]) -> list[Any]:
@@ -226,6 +231,11 @@ def _requests(sent: Sequence[Any]) -> list[Any]:
     """Return the requests of a client among messages."""
     requests = [message for message in sent if message["kind"] == "ask"]
     return requests + [ask for message in sent if message["kind"] == "asks" for ask in message["asks"]]
+
+
+def _is_write(ask: Mapping[str, Any]) -> bool:
+    """Return whether a request of a client is a write."""
+    return bool(ask["what"]["op"] == "write")
 
 
 class _GatewayObserver:
@@ -525,7 +535,10 @@ class _ObservedMachine:
             self._host.record(name)
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
-        for ask in _requests(_sent(observed)):
+        sent = _sent(observed)
+        if isinstance(event, LinkUp | TimerFired):  # writes have waited for it together
+            self._record_sent_apart(sent)
+        for ask in _requests(sent):
             what = ask["what"]
             self._host.requests[what["op"], ask["id"]] += 1
             if what["op"] == "write":
@@ -533,6 +546,13 @@ class _ObservedMachine:
             if what["op"] == "register":
                 self._host.registrations[what["session"], what["handle"]] += 1
         return effects
+
+    def _record_sent_apart(self, sent: Sequence[Any]) -> None:
+        """Record writes that were sent in two messages, and would fit into one."""
+        with_writes = [message for message in sent if any(map(_is_write, _requests([message])))]
+        for first, then in itertools.pairwise(with_writes):
+            if size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
+                self._host.sent_apart.append(f"{self._host.name} has sent {first} and then {then}")
 
     def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
         """Record the answer to a write; after an expired token the write still waits."""
@@ -564,6 +584,8 @@ class ObservedHost:
         """Registrations of its clients."""
         self.write_answers: dict[ItemId, list[WriteAnswer]] = {}
         """Answers to the writes of its clients, in order; a restored device gets another one."""
+        self.sent_apart: list[str] = []
+        """Writes that its clients have sent in more messages than they need after a wait, in words."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:
@@ -619,3 +641,7 @@ class ObservedNetwork:
     def server(self, name: str, *, at: Place | None = None) -> ObservedHost:
         """See :class:`mudkit.events.Network`."""
         return ObservedHost(self._network.server(name, at=at), self._record)
+
+    def access_point(self, name: str, at: Place, range_m: float) -> object:
+        """See :class:`mudkit.events.Network`."""
+        return self._network.access_point(name, at, range_m)

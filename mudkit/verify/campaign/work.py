@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal, get_args
 
-from mudkit.systems.mud import Artefact, Client, Cloud, freshness
+from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import Offline
@@ -21,6 +21,8 @@ MAIN: Final = "t"
 """Table that exists all the time; the guarantees are checked on it."""
 SIDE: Final = "u"
 """Table that is created, altered and dropped while it is in use."""
+_SAVING: Final = energy(per_j_s=1000.0)
+"""Utility of a write that waits for others, for as long as any."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
 
 
@@ -71,6 +73,8 @@ class Watch:
     """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
     """True on a restored device, where later notifications are not judged."""
+    record: Callable[[Any], None] | None = None
+    """Callback of the application."""
 
 
 @dataclass
@@ -109,14 +113,16 @@ class Work:
 
     ``groups`` is the reader data of each client. ``with_predicates``: writers hide records; ``with_side``:
     the table :data:`SIDE` exists at times. ``session_of`` returns the number of lives of a client's machine.
+    Some writes of the clients of ``may_delay`` are to save energy.
     """
 
     def __init__(
         self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
         groups: Mapping[str, str], *, with_predicates: bool, with_side: bool, now_us: Callable[[], int],
-        session_of: Callable[[str], int],
+        session_of: Callable[[str], int], may_delay: Collection[str],
     ) -> None:  # fmt: skip
         self._clients = clients
+        self._may_delay = may_delay
         self._now_us, self._session_of = now_us, session_of
         self._cloud = cloud
         self._draw = draw
@@ -182,8 +188,11 @@ class Work:
         value = f"{name} {self._count}"
         is_hidden = self._with_predicates and not is_open and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
+        utility = _SAVING if name in self._may_delay and self._count % 3 == 0 else None
         record: dict[str, Value] = {"v": value, "n": self._count % 3, **({"w": padding} if padding else {})}
-        operation = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
+        operation = self._clients[name].write(
+            table, key, record, kind, predicate, utility, data=self._data(name)
+        )
         self.writes.append(WriteRecord(name, table, key, kind, value, operation))
         return operation
 
@@ -244,6 +253,7 @@ class Work:
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
+        watch.record = record
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
@@ -298,6 +308,30 @@ class Work:
                 data = {"group": self._draw.choice("xy")}
                 operation = self._clients[name].update_data(handle, data)
                 watch.reader_data.append(ReaderData(data, self._now_us(), operation))
+
+    def find_reads(self, name: str) -> Any:
+        """List the continuous reads of a client whose application was started again.
+
+        Return the operation. Each read whose handle the application got before gets its callback, unless the
+        device was wiped or restored since, where the handle is another read's; another start may lose the
+        call.
+        """
+        client = self._clients[name]
+        watches = {
+            watch.operation.result(): watch
+            for watch in self.watches
+            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
+        }
+
+        def listen(listing: Any) -> None:
+            for read in listing.result() if listing.status == "ok" else ():
+                watch = watches.get(read["handle"])
+                if watch is not None and watch.record is not None:
+                    client.listen(read["handle"], watch.record)
+
+        listing = client.continuous_reads()
+        listing.add_done_callback(listen)
+        return listing
 
     def _end_one(self, name: str) -> None:
         """End one continuous read of a client, if it has any."""

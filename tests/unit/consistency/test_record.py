@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mudkit.consistency import History, seen_writes
+from mudkit.consistency import Content, History, Kind, Operation, check, seen_writes
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,55 @@ def test_seen_writes_are_those_that_were_returned_or_replaced(text, seen):
     assert {
         operation.label: writes[operation.id].label for operation in history if operation.id in writes
     } == seen
+
+
+def list_operations(*rows, until_us=50):
+    """Build operations of ann from (kind, type, value, version, invoked_us); writes end together."""
+    return [
+        Operation(
+            client="ann",
+            op_id=number,
+            kind=kind,
+            key="x",
+            invoked_us=invoked_us,
+            answered_us=until_us if kind is Kind.WRITE else invoked_us + 1,
+            content=Content(value, version),
+            type=type_,
+        )
+        for number, (kind, type_, value, version, invoked_us) in enumerate(rows, start=1)
+    ]
+
+
+ABSORBED = [
+    (Kind.WRITE, "blind", "1", 1, 0),
+    (Kind.READ, "uncommitted", "1", None, 10),
+    (Kind.WRITE, "blind", "2", 1, 20),
+    (Kind.READ, "uncommitted", "2", None, 30),
+    (Kind.READ, "uncommitted", "2", 1, 60),
+    (Kind.READ, "committed", "2", 1, 70),
+]
+
+
+@pytest.mark.parametrize("model", ["sequential", "fork-sequential", "read-your-writes", "monotonic-reads"])
+@pytest.mark.parametrize("kinds", [["uncommitted"], ["committed"]])
+def test_absorbed_write_comes_directly_before_the_one_that_absorbed_it(model, kinds):
+    """Mobius 6: outstanding updates are compacted; only its own client sees the earlier one, while it waits."""
+    history = History(list_operations(*ABSORBED))
+    assert str(check(history, model, reads=kinds).status) == "OK"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"type": "conditional"}, {"client": "bob"}, {"answered_us": 45}],
+    ids=["conditional", "of another client", "answered at another time"],
+)
+def test_one_version_of_two_writes_that_absorbed_nothing_is_a_contradiction(change):
+    first, *others = list_operations(*ABSORBED)
+    verdict = check(History([replace(first, **change), *others]), "sequential", reads=["committed"])
+    assert str(verdict.status) == "ILLEGAL"
+    assert "version 1" in str(verdict)
+
+
+def test_absorbed_write_is_not_seen_after_the_one_that_absorbed_it():
+    operations = list_operations(*ABSORBED, (Kind.READ, "uncommitted", "1", None, 80))
+    assert str(check(History(operations), "fork-sequential", reads=["uncommitted"]).status) == "ILLEGAL"

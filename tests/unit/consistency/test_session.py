@@ -13,7 +13,8 @@ def test_shorter_cycle_is_found_after_a_longer_one():
         for cycle in cycles
         for first, then in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
     ]
-    for some in (edges, edges[::-1]):
+    in_turns = [edge for number in range(4) for edge in (edges[number], *edges[4:][number : number + 1])]
+    for some in (edges, edges[::-1], in_turns):
         cycle = _shortest_cycle(
             some, [0, 0, 0, 0, 1, 1, 1], lambda node: True, lambda start, node: node != start
         )

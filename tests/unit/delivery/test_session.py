@@ -265,6 +265,11 @@ def test_follower_resumes_after_what_it_has_taken_in_any_lineage(before, last, l
     assert resume_lsn(shared, taken, lineage, its_last) == resumed
 
 
+def test_follower_resumes_at_the_first_entry_that_it_lacks():
+    """Later entries do not count (`resume_lsn`): entry 3 is lacking, whatever was taken of the next start."""
+    assert resume_lsn(0, {"": 2, "a": 5}, {"a": 4}, 6) == 2
+
+
 def test_starts_of_a_log_by_number():
     lineage = {"a": 3, "b": 3, "c": 7}
     assert [incarnation_at(lineage, seq) for seq in (1, 2, 3, 6, 7)] == ["", "", "b", "b", "c"]

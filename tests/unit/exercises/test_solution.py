@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,8 @@ def test_policy_that_is_a_function_is_stopped_where_it_is(start) -> None:
     piece = start(text, "07_stateful_policies", "ward_policy")
     verdict = judged("07_stateful_policies", EXERCISES["07_stateful_policies"], piece)
     assert verdict.failure is not None
-    assert "more than 20000 lines for one message" in str(verdict.failure.problem)
+    # By the limit of lines, or by that of processor time where a tracer is in place of the count.
+    assert re.search("more than .* for one message", str(verdict.failure.problem))
 
 
 @pytest.mark.process

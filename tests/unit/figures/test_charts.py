@@ -164,6 +164,7 @@ def draw_crossover(values, x="cost", **options):
 def test_crossover_on_logarithmic_axis_is_marked_where_lines_cross():
     figure = draw_crossover({1: (1.0, 3.0), 100: (3.0, 1.0), 10_000: (3.0, 5.0)}, is_log=True)
     assert [round(note.x, 9) for note in figure.layout.annotations] == [1.0, 3.0]  # decades
+    assert figure.layout.yaxis.range[1] >= 5, "the axis holds both lines"
     assert figure.layout.title.subtitle.text == "a is lower at first; a and b are equal at 10 and 1,000."
 
 

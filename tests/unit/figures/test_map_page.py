@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mudkit import units
-from mudkit.figures import map_page
+from mudkit.figures import assets, map_page
 from mudkit.figures.geometry import Frame
 from mudkit.units import to_mercator
 
@@ -22,6 +22,14 @@ def test_density_cells_are_50_m_wide(latitude):
     height = units.distance_km(south, west, north, west) / grid.rows
     assert width == pytest.approx(0.05, rel=0.01)
     assert height == pytest.approx(0.05, rel=0.01)
+
+
+def test_maps_of_less_than_60_degrees_have_the_fine_coast(monkeypatch):
+    used, topology_of = [], assets.land_topology
+    monkeypatch.setattr(assets, "land_topology", lambda scale: used.append(scale) or topology_of(scale))
+    for frame in (Frame(47.0, 8.0, 48.0, 9.0, -180.0), Frame(0.0, -100.0, 60.0, 100.0, -180.0)):
+        map_page._land(frame, frame)
+    assert used == ["50m", "110m"]
 
 
 def test_density_pictures_are_bounded():

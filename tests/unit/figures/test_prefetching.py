@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.figures.prefetching import MIN_PERCENT, _caption
+from mudkit.figures.prefetching import MIN_PERCENT, _caption, _day_ticks
+from mudkit.figures.times import HOUR_US
 
 PARAMETERS = {
     "event_frequency": 32.0, "user_frequency": 2.0, "max": 8, "threshold": 0.0, "expiration": None,
@@ -23,6 +24,13 @@ def make_sweep():
     table = pd.DataFrame(rows)
     table.attrs["parameters"] = PARAMETERS | {"prefetch_limit": limits, "outage": outages}
     return table
+
+
+def test_days_have_ticks_at_their_beginning_but_at_most_ten():
+    assert _day_ticks(12 * HOUR_US, 59 * HOUR_US) == {}, "less than two days are hours"
+    ticks = _day_ticks(49 * HOUR_US, 121 * HOUR_US)
+    assert ticks == {"tickvals": [72, 96, 120], "ticktext": ["day 4", "day 5", "day 6"]}
+    assert _day_ticks(0, 40 * 24 * HOUR_US)["tickvals"] == [24 * day for day in range(0, 41, 5)]
 
 
 def get_named_traces(figure):
@@ -109,9 +117,6 @@ def test_update_limit_curve_replaces_the_curve():
     figures.update_limit_curve(figure, POINTS[:2], (1, 0.5, 0.25), title="b")
     assert get_lines(figure) == get_lines(figures.limit_curve(POINTS[:2], (1, 0.5, 0.25), title="b"))
     assert figure.layout.title.text == "b"
-
-
-HOUR_US = 3_600_000_000
 
 
 NEVER_US = 1 << 62

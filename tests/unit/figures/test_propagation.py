@@ -72,8 +72,10 @@ def test_cells_have_their_true_size_and_lie_below_the_streets():
 def test_update_knowledge_moves_the_time():
     figure = figures.knowledge(CELLS, GROUND, [("near", 0.0), ("far", 0.0)], **OPTIONS)
     assert all(len(trace.x) == 0 for trace in figure.data[1::2])
-    figures.update_knowledge(figure, figures.ReceivedCells(CELLS), [("near", 60.0), ("far", 60.0)])
+    later = [("near", 60.0), ("far", 60.0)]
+    figures.update_knowledge(figure, figures.ReceivedCells(CELLS), later)
     assert [len(trace.x) for trace in figure.data[1::2]] == [2, 1]
+    assert "age 40 s" in figure.layout.meta["alt"], "so does the alternative text"
 
 
 def test_knowledge_without_cells_is_labelled_nothing_yet():

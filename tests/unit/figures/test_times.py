@@ -21,10 +21,14 @@ def test_units_have_few_digits(span_s, unit):
     assert span_s / unit_s <= 3000
 
 
-@pytest.mark.parametrize(("span_s", "title"), [(100, ", s"), (1680, ", min"), (7200, ", UTC")])
-def test_axis_counts_below_an_hour_and_shows_clock_time_above(span_s, title):
+@pytest.mark.parametrize(
+    ("span_s", "title", "end"),
+    [(100, ", s", 100.0), (1680, ", min", 28.0), (7200, ", UTC", "2008-05-01T02:00:00.000")],
+)
+def test_axis_counts_below_an_hour_and_shows_clock_time_above(span_s, title, end):
     axis = TimeAxis(T0, T0 + span_s * 1_000_000)
     assert axis.title.endswith(title)
+    assert list(axis.values([axis.end_us])) == [end]
 
 
 def test_clock_times_of_some_hours_have_milliseconds_and_those_of_days_have_seconds():

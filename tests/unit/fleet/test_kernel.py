@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -620,3 +622,24 @@ def test_invalid_timer_delays_are_refused(stage, delay_us):
     problem_pattern = r"(?s)in the past.*puppets on ann" if delay_us == -1 else "puppets on ann"
     with pytest.raises(ParameterError, match=problem_pattern):
         stage.do("ann", SetTimer("x", delay_us))
+
+
+def test_message_takes_no_step_that_its_world_does_not_need():
+    """A world without places, loads, connections and access points is as fast as before there were any."""
+    called: set[str] = set()
+
+    def note(frame: FrameType, what: str, _: object) -> None:
+        called.add(frame.f_code.co_name)
+
+    stage = Stage()
+    stage.world.add_server("other").install("puppets", Puppet)
+    sys.setprofile(note)
+    try:
+        stage.do("ann", Send("server", "up"))
+        stage.do("server", Send("ann", "down"), Send("other", "beside"), SetTimer("timer", 1))
+        stage.world.run(10 * S)
+    finally:
+        sys.setprofile(None)
+    steps = {"_travel", "_forward_if_let_in", "_send_over_connections", "_deliver_over_connections"}
+    assert not called & {*steps, "_add_to_load", "_fire_timer_by_load", "_deliver_through_hook", "follow"}
+    assert {"_send", "_forward", "_deliver", "_fire_timer"} <= called

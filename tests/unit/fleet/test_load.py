@@ -154,6 +154,20 @@ def test_messages_that_wait_are_under_way():
     assert played.fates() == {"under way": 2}
 
 
+def test_profile_of_a_server_that_has_handled_events_cannot_change():
+    """Its queue would be lost; the same profile again, as of a cell that runs twice, changes nothing."""
+    profile = ServerProfile(event_us=60 * S)
+    played = Played([(0, 0, 0), (1, 0, 0)], profile)
+    played.lab.run(seconds=30)
+    played.lab.server("busy", profile=profile)
+    with pytest.raises(ParameterError, match="its queue would be lost"):
+        played.lab.server("busy", profile=ServerProfile(event_us=1))
+    with pytest.raises(ParameterError, match="before the first event"):
+        played.lab.server("source", profile=profile)
+    played.lab.run(seconds=100)
+    assert played.handled() == {0: 60 * S + BETWEEN_SERVERS_US, 1: 120 * S + BETWEEN_SERVERS_US}
+
+
 @pytest.mark.parametrize(
     "wrong", [{"event_us": -1.0}, {"byte_us": float("inf")}, {"workers": 0}, {"max_waiting": -1}]
 )

@@ -219,6 +219,42 @@ def test_kept_connection_is_opened_again(how):
     assert stage.carried("ann", "up").count(330) == 2
 
 
+def test_kept_connection_to_a_killed_server_is_opened_again_in_time():
+    """Paho tries again after 1, 2, 4 … 120 s; a server that is dead answers no handshake."""
+    stage = Stage("mqtt")
+    stage.send("ann", "server", "one")
+    stage.lab.faults.kill("server")
+    stage.lab.run(minutes=20)
+    syns = stage.carried("ann", "up").count(60) - 1
+    assert syns == sum(wait_s <= 20 * 60 for wait_s in (1, 3, 7, 15, 31, 63, 127, *range(247, 1201, 120)))
+    assert stage.carried("ann", "up").count(330) == 1
+    stage.lab.faults.restart("server")
+    stage.lab.run(minutes=2.1)
+    stage.send("server", "ann", "two")
+    assert stage.received("ann") == ["two"]
+
+
+def test_connection_that_never_was_open_is_not_kept():
+    """A phone that lets nobody in refuses another one, which does not try for ever."""
+    stage = Stage("mqtt")
+    stage.send("ann", "bob", "one")
+    stage.lab.run(hours=1)
+    assert stage.carried("ann", "up") == [60]
+
+
+def test_bill_counts_messages_of_systems_alone():
+    """Handshakes and pings are bytes and energy of the system that opened the connection."""
+    stage = Stage("mqtt")
+    stage.send("ann", "server", "x" * 98)
+    stage.lab.run(hours=1)
+    bill = stage.lab.bill().set_index("direction")
+    assert bill["messages"].to_dict() == {"up": 1, "down": 0}
+    assert bill["bytes"].to_dict() == {
+        "up": 60 + 330 + 100 + 30 + 22 + 40 + 2 * 64,
+        "down": 60 + 3000 + 2 * 64,
+    }
+
+
 def test_request_and_answer_have_headers():
     stage = Stage("https")
     stage.send("ann", "server", "x" * 98)

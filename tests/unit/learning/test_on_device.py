@@ -10,7 +10,8 @@ from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
 from mudkit.systems.mud.policies.artefact import Artefact, Density
-from mudkit.systems.mud.policies.policies import Cached, Query
+from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.utility import Query
 
 PAIRS = Pairs.of(*build_labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000

@@ -55,6 +55,16 @@ def test_partial_results_combine_in_any_order(
     assert a.result(a.combine([a.combine(sent[:2]), a.combine(sent[2:])])) == whole
 
 
+def test_each_part_of_a_state_has_its_form() -> None:
+    """`Aggregates.is_state` is asked about data from another machine."""
+    a = Aggregates("count(*), sum(x), max(x)")
+    good = json.loads(json.dumps(a.of([{"x": 2}])))
+    assert a.is_state(good)
+    for place, wrong in ((0, -1), (0, True), (1, [1]), (1, [-1, 2]), (1, None), (2, {})):
+        assert not a.is_state([*good[:place], wrong, *good[place + 1 :]])
+    assert not any(map(a.is_state, (good[:2], [*good, 0], None, "abc")))
+
+
 def test_arguments_read_other_scopes() -> None:
     a = Aggregates("sum(price * receiver.quantity)")
     assert a.result(a.of([{"price": 2}, {"price": 3}], receiver={"quantity": 10})) == {

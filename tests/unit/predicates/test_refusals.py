@@ -70,6 +70,7 @@ REFUSED = [
     *((lambda text=text: Predicate(f"s = {text}"), "") for text in ("E'x'", "X'ff'", "U&'x'", "_utf8'x'")),
     *((lambda text=text: Predicate(f"s = {text}"), "leave the letter out") for text in ("N'x'", "n'x'")),
     *((lambda text=text: Predicate(f"{text}.x = 1"), "") for text in ("lower(s)", "f(a).b", ":a", "'a'", "(2)")),
+    (lambda: Predicate("a IN (:x, :y)", x=[1, 2, 3], y=4), ":x cannot be used as a constant"),
     (lambda: Predicate("a = 1 AND"), "expected: a name, a value or a condition after this"),
     (lambda: stocks("symbo = 'X'"), "\n *\\^+\n(.|\n)*symbol"),
     (lambda: stocks("prise > 1"), "\n *\\^+\n(.|\n)*price"),

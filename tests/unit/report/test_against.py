@@ -180,6 +180,22 @@ def test_wrong_other_run_is_refused_before_anything_runs(tmp_path):
         run_both("propagation", given, texts, limits=["recommendation"], build=tmp_path)
 
 
+def test_limit_on_a_text_of_the_first_run_is_refused_before_the_second_runs(tmp_path, monkeypatch):
+    """The command fails after the first run, not after both (`run_both`)."""
+    texts = [Measure("recommendation", "20", "", "What to do.")]
+    runs = []
+
+    def run(template, given, **options):
+        runs.append(given)
+        return write_run(tmp_path / f"{len(runs)}", template, texts, cells=())
+
+    monkeypatch.setattr(against, "run_report", run)
+    with pytest.raises(ParameterError, match="recommendation is a text"):
+        run_both("propagation", {"trace": SAMPLE}, {"trace": SAMPLE, "period": "2010-03-01/2010-03-02"},
+                 limits=["recommendation"], build=tmp_path)  # fmt: skip
+    assert len(runs) == 1
+
+
 @pytest.mark.usefixtures("no_run")
 @pytest.mark.parametrize(
     ("arguments", "message"),

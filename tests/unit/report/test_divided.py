@@ -10,13 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from joining_values import joining_values
 from profile_values import assert_same_values, page_values, write_faulty
 
 from mudkit import figures
-from mudkit.report import open_source
+from mudkit.report import joined_sums, open_source
+from mudkit.report.joined_messages import Limits
 from mudkit.report.source import stays_on_spark
-from mudkit.trace.summaries import finished
+from mudkit.trace.summaries import finished, in_blocks
 
 
 class Divided:
@@ -41,10 +44,23 @@ class Divided:
         }
 
     def select(self, keep):
-        raise NotImplementedError
+        return self.in_tasks([[rows.filter(pa.array(keep(rows))) for rows in task] for task in self.tasks])
 
     def collect(self, devices=None):
-        raise NotImplementedError
+        return pa.concat_tables([rows for task in self.tasks for rows in task]).sort_by(
+            [("device", "ascending"), ("ts", "ascending")]
+        )
+
+    def by_time(self, edges_us, overlap_us):
+        rows = in_blocks(self.collect(), edges_us, overlap_us)
+        pieces = [rows.filter(pc.equal(rows["block"], number)) for number in range(len(edges_us))]
+        self.blocks = len(pieces)
+        return self.in_tasks([pieces[::2], pieces[1::2]])
+
+    def in_tasks(self, tasks):
+        other = object.__new__(Divided)
+        other.tasks = tasks
+        return other
 
 
 def divided(source, tasks, seed):
@@ -76,6 +92,27 @@ def test_each_value_is_that_of_one_table(faulty, tasks, seed):
     kinds = {*values["table of defects"]["defect"]}
     assert len(kinds) >= 4, kinds  # the trace has them
     assert_same_values(values, page_values(divided(source, tasks, seed)))
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize(
+    ("limits", "headline"),
+    [
+        (Limits(86_400, 40.0), "Join the messages"),
+        (Limits(300, 500.0), "Send only the last position"),
+        (Limits(60, 500.0, 1e-6), "Send every message by itself"),
+        (Limits(3600, 3000.0, 0.01), "Send only the last position"),
+    ],
+)
+def test_each_value_of_joined_messages_is_that_of_one_table(faulty, monkeypatch, limits, headline):
+    """Blocks of time end within intervals, days and stops; sums are of whole numbers."""
+    source = open_source(str(faulty), tz="Europe/Berlin", needs_reads=False)
+    values = joining_values(source, limits)
+    assert values["headline"].startswith(headline)
+    monkeypatch.setattr(joined_sums, "BLOCK_ROWS", 700)
+    parts = divided(source, 3, 4)
+    assert_same_values(values, joining_values(parts, limits))
+    assert parts.positions.blocks > 4
 
 
 def test_map_is_that_of_one_table(faulty):

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from mudkit.report import joined_maps
-from mudkit.report.joined_maps import busiest, count_cells, pictures, places_answer, sum_cells
-from mudkit.report.joining import Sizes
+from mudkit.report.joined_maps import CellCounts, busiest, count_cells, pictures, places_answer, sum_cells
+from mudkit.report.joined_messages import Messages, Sizes
 from mudkit.trace.schema import timestamps
 
 T0_US = 1_200_000_000_000_000
@@ -19,11 +19,18 @@ def test_messages_of_a_cell_and_interval_are_joined():
     """Join seven messages of an interval and one of the next, in one cell; one more lies elsewhere."""
     t_us = [T0_US + 1_000_000 * t for t in (*range(7), 300, 1)]
     lat, lon = zip(*[(37.75, -122.41)] * 8, (37.65, -122.2), strict=True)
-    positions = pa.table({"ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})
+    messages = Messages(
+        pa.table({"device": ["a"] * 9, "ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})
+    )
     for threshold, sent, size in ((1, 9, 3600), (5, 4, 2 * 600 + 2 * 400), (None, 3, 600 + 2 * 400)):
-        counted = count_cells(positions, zoom=14, interval_s=300, threshold=threshold, sizes=Sizes(400, 600))
+        counted = count_cells(messages, zoom=14, interval_s=300, threshold=threshold, sizes=Sizes(400, 600))
         assert len(counted) == 3
         assert (counted["aggregates_out"].sum(), counted["bytes_out"].sum()) == (sent, size)
+
+
+def summed(counted, zoom, interval_s, tz):
+    """Return the sums of the counts of one task."""
+    return CellCounts(zoom, interval_s, tz, lambda reduce, columns, _: reduce(counted).select(columns.names))
 
 
 def make_counted(cells, intervals, interval_s=3600, messages=2):
@@ -37,7 +44,7 @@ def make_counted(cells, intervals, interval_s=3600, messages=2):
     [(40, ["1970-01-01 00:00 to 01:00", "1970-01-01 01:00 to 02:00"]), (4000, ["1970-01-01 to 1970-01-04"])],
 )
 def test_pictures_are_labelled_with_their_time_range(hours, labels):
-    shown = pictures(make_counted(1, hours), 14, 3600, "UTC", "cells")
+    shown = pictures(summed(make_counted(1, hours), 14, 3600, "UTC"), "cells")
     assert shown["at"].to_pylist()[: len(labels)] == labels
 
 
@@ -45,13 +52,13 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
     monkeypatch.setattr(joined_maps, "MAX_MAP_CELLS", 60)
     counted = make_counted(100, 4)
     counted.loc[counted["x"] < 2, ["messages_in", "bytes_in"]] = [1000, 400_000]
-    shown = pictures(counted, 14, 3600, "UTC", "cells")
+    shown = pictures(summed(counted, 14, 3600, "UTC"), "cells")
     assert len(shown) <= 60
     drawn = len(shown.select(["west"]).to_pandas().drop_duplicates())
     assert 2 <= drawn < 100
-    fullest = sum_cells(counted, 14).nlargest(2, "messages_in")["west"].round(9)
+    fullest = sum_cells(summed(counted, 14, 3600, "UTC")).nlargest(2, "messages_in")["west"].round(9)
     assert {*fullest} <= {round(west, 9) for west in shown["west"].to_pylist()}
-    cells = sum_cells(counted, 14)
+    cells = sum_cells(summed(counted, 14, 3600, "UTC"))
     answer = places_answer(cells, shown)
     assert len(cells) == 100
     assert cells["messages_in"].sum() == counted["messages_in"].sum()
@@ -66,7 +73,10 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
 def test_places_without_saving_are_named():
     counted = make_counted(3, 2, messages=1)
     assert (
-        places_answer(sum_cells(counted, 14), pictures(counted, 14, 3600, "UTC", "c")).title
+        places_answer(
+            sum_cells(summed(counted, 14, 3600, "UTC")),
+            pictures(summed(counted, 14, 3600, "UTC"), "c"),
+        ).title
         == "No cell saves anything"
     )
 
@@ -74,7 +84,7 @@ def test_places_without_saving_are_named():
 def test_map_begins_with_the_busiest_picture():
     counted = make_counted(2, 3)
     counted.loc[counted["since_s"] == 3600, "messages_in"] = 50
-    assert busiest(pictures(counted, 14, 3600, "UTC", "c")) == 1
+    assert busiest(pictures(summed(counted, 14, 3600, "UTC"), "c")) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,6 +100,6 @@ def test_pictures_have_usual_lengths_and_name_the_day_on_which_they_end(days, fi
     """Count queues of 5 min in Chicago from 18:00 on."""
     counted = make_counted(1, days * 288, 300)
     counted["since_s"] += 86_400
-    labels = pictures(counted, 14, 300, "America/Chicago", "cells")["at"].to_pylist()
+    labels = pictures(summed(counted, 14, 300, "America/Chicago"), "cells")["at"].to_pylist()
     assert labels[0] == first
     assert len(labels) <= 48

@@ -12,6 +12,7 @@ from mudkit.report.parameters import (
     parse_assignments,
     preset,
     presets,
+    tables,
 )
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, TraceProfile
 from mudkit.trace.formats import FORMATS
@@ -282,3 +283,27 @@ def test_logs_without_overlap_are_refused_before_the_report_runs(tmp_path):
     with pytest.raises(TraceContentError, match="The time ranges of arrivals and reads do not overlap"):
         run_report("prefetch_sizing", {"arrivals": str(arrivals), "reads": str(reads)}, build=build)
     assert not build.exists()
+
+
+@pytest.mark.parametrize("report", ["trace_profile", "cache_policy", "propagation"])
+def test_name_that_is_no_file_is_one_of_a_table(report, tmp_path, monkeypatch):
+    """Tables are looked up on Spark without --spark; a mistyped file is refused at once, with names that are near."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taxis.csv").touch()
+    for name in ("sales.cabs", "prod.sales.`day_1`", "positions"):
+        values = check(report, {"trace": name})
+        assert tables(report, values) == {"trace": name}
+        assert inputs(report, values) == {}
+    for name in ("taxi.csv", "cabs.parquet", "taxi", "lost/cabs"):
+        values = check(report, {"trace": name})
+        assert tables(report, values) == {}
+        with pytest.raises(InputMissing, match="no trace at") as caught:
+            inputs(report, values)
+        assert ("add --spark" in str(caught.value)) == (name != "lost/cabs")
+        assert ("taxis.csv" in str(caught.value)) == name.startswith("taxi")
+    assert tables(report, check(report, {"trace": "taxi", "spark": True})) == {"trace": "taxi"}
+
+
+def test_other_reports_have_no_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert tables("scoreboard", check("scoreboard", {"trace": "sales.cabs"})) == {}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit.report import playing
-from mudkit.report.joining import Sizes
+from mudkit.report.joined_messages import Sizes
 from mudkit.report.playing import busiest_positions, named_places, play_stretch
 
 SIZES = Sizes(400, 600)

@@ -14,7 +14,7 @@ from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.report import joined_early, joined_ways
 from mudkit.report.joined_maps import count_cells
-from mudkit.report.joining import Limits, Sizes
+from mudkit.report.joined_messages import Limits, Messages, Sizes
 from mudkit.report.propagating import chosen_quantity, study_joining
 from mudkit.report.source import TraceSource
 from mudkit.trace.schema import POSITIONS, timestamps
@@ -116,7 +116,7 @@ def test_every_section_has_the_number_of_the_headline(build):
     by_way = ways[ways["bytes_left_share"] == as_assumed["bytes_left_share"]]["way"]
     assert by_way.str.startswith(as_assumed["way"]).any()
     if shown.verdict in ("own", "join"):
-        counted = count_cells(shown.source.positions, **shown.shown, sizes=SIZES)
+        counted = count_cells(Messages(shown.source.positions), **shown.shown, sizes=SIZES)
         left = counted["bytes_out"].sum() / counted["bytes_in"].sum()
         assert left == pytest.approx(shown.left.value)
         assert shown.drawn.startswith("The map shows what is recommended")

@@ -48,7 +48,7 @@ def test_c8_requires_ten_thousand_manipulations():
 @pytest.mark.soak
 def test_mean_latency_falls_with_more_instances():
     loads = ((10, 1), (60, 1), (60, 10))
-    measured = contrail.measure_scale(loads=loads, service_ms=60.0, minutes=0.5)
+    measured = contrail.measure_scale(loads=loads, message_ms=30.0, minutes=0.5)
     means = {
         name: quantity.median for name, quantity in measured.quantities.items() if name.startswith("mean")
     }

@@ -288,11 +288,12 @@ def test_access_log_may_leave_the_box_blank(csv_file):
         f"a,{T0 + 2},1,2,-1,60",
         f"a,{T0 + 3},1,2, ,1e15",
         f"a,{T0 + 4},1,2,,",
+        f"a,{T0 + 5},1,2,0,60",
     ]
     loaded = trace.load(csv_file("device,t,lat,lon,box_km,window_s", rows), table="reads", window_s=600)
     assert loaded.reads["box_km"].to_pylist() == [20, 5, 20]
     assert loaded.reads["window_s"].to_pylist() == [600, 60, 600]
-    assert get_reasons(loaded) == {3: UNBOUNDED, 4: UNBOUNDED}
+    assert get_reasons(loaded) == {3: UNBOUNDED, 4: UNBOUNDED, 6: UNBOUNDED}
 
 
 def test_trace_folder_refuses_options_for_files(csv_file, tmp_path):

@@ -112,7 +112,21 @@ def test_stops_and_the_trip_between_them_by_hand():
     (trip,) = trips
     assert (trip["start_ts"], trip["end_ts"]) == (stops[0]["end_ts"], stops[1]["start_ts"])
     assert (trip["from_stop"], trip["to_stop"], trip["positions"]) == (True, True, 11)
+    assert trip["duration_s"] == 600.0
     assert trip["distance_km"] == pytest.approx(0.1 * 111.195, rel=1e-5)
+
+
+def test_speeds_and_a_fare_by_hand():
+    """A fare lasts from the first position with one to the first without (`trace.trips`)."""
+    speeds = trace.speeds(build()).to_pylist()
+    assert len(speeds) == 29
+    assert {speed["duration_s"] for speed in speeds} == {60.0}
+    assert [speed["speed_mps"] for speed in speeds] == pytest.approx(
+        10 * [0.0] + 10 * [0.01 * 111_195 / 60] + 9 * [0.0], rel=1e-4, abs=1e-9
+    )
+    occupied = [12 <= minute < 18 for minute in range(30)]
+    (trip,) = trace.trips(build(occupied=occupied), rule="occupancy").to_pylist()
+    assert (trip["start_ts"].timestamp() - T0, trip["end_ts"].timestamp() - T0) == (12 * 60, 18 * 60)
 
 
 def test_columns_have_labels_with_units():

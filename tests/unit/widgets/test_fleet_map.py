@@ -2,7 +2,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mudkit import Lab
 from mudkit.trace.schema import LINKS, POSITIONS, timestamps
+from mudkit.units import distance_km
 from mudkit.widgets import FleetMap
 
 
@@ -33,3 +35,17 @@ def test_devices_without_a_link_are_marked(positions):
         assert widget.figure.layout.title.text.startswith(f"1 devices, {down} without a link, 2008-05-18")
         assert list(widget.figure.data[1].text) == ["a, no link" if down else "a"]
         assert list(widget.figure.data[1].marker.symbol) == ["x" if down else "circle"]
+
+
+def test_access_points_are_drawn_with_their_ranges(positions):
+    lab = Lab(seed=1)
+    lab.access_point("cafe", (60.0, 10.0), 500)
+    lab.access_point("library", (0.0, 10.0), 100)
+    widget = FleetMap(positions, access_points=lab.access_points.values())
+    discs = widget.figure.data[-1]
+    assert set(discs.text) == {"cafe, range 500 m", "library, range 100 m"}
+    lat, lon = np.array(discs.y), np.array(discs.x)
+    cafe = np.arange(len(lat)) < np.flatnonzero(np.isnan(lat))[0]
+    for rows, place, range_m in ((cafe, (60.0, 10.0), 500), (~cafe & ~np.isnan(lat), (0.0, 10.0), 100)):
+        away_m = 1000 * distance_km(*place, lat[rows], lon[rows])
+        assert np.allclose(away_m, range_m, rtol=1e-3)

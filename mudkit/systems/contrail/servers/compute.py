@@ -1,7 +1,7 @@
 """Compute instance: executes requests of devices on the storages; stateless (Contrail 4.2.2).
 
 A :class:`~mudkit.systems.contrail.messages.Task` travels to storage with the operations and returns with the
-answers. Any instance can continue any task; one that crashes loses only the requests in its queue.
+answers. Any instance can continue any task.
 
 ========  ==========================================================================================
 join      create the queue of the device
@@ -16,14 +16,13 @@ withdraw  remove messages of the device from the queue of another one
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
 from msgspec.structs import asdict, replace
 
-from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.systems.contrail.messages import (
     COMPUTE_FROM_GATEWAY,
     COMPUTE_FROM_STORAGE,
@@ -66,11 +65,10 @@ from mudkit.systems.receiving import record_dropped
 
 PAGE_BYTES: Final = 65_536
 """Maximum size of a page with more than one message."""
-_DONE: Final = "done"
 
 
 class Compute:
-    """Machine of a compute instance, which serves one request at a time in ``service_us``.
+    """Machine of a compute instance; how long a request takes is said by the load of its server.
 
     ``units`` are the storages of all data centres, in the same order in all instances; ``here`` is the
     nearest of them. The queue of a device moves here after ``move_after`` consecutive visits (None: never).
@@ -82,37 +80,27 @@ class Compute:
         units: Sequence[str],
         here: str,
         move_after: int | None,
-        service_us: int,
         gateways: Collection[str],
     ) -> None:
         self._gateways = gateways
         self._units, self._here = units, here
-        self._move_after, self._service_us = move_after, service_us
-        self._waiting: deque[RoutedRequest] = deque()
+        self._move_after = move_after
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source) if source in self._gateways:
                 ask = COMPUTE_FROM_GATEWAY.decode(event.message)
-                return record_dropped(event) if ask is None or ask.gateway != source else self._enqueue(ask)
+                return (
+                    record_dropped(event) if ask is None or ask.gateway != source else self._begin_task(ask)
+                )
             case Received(source=source):
                 done = COMPUTE_FROM_STORAGE.decode(event.message) if source in self._units else None
                 answers = None if done is None else self._read_answers(done)
                 if done is None or answers is None:
                     return record_dropped(event)
                 return self._continue_task(source, done.task, answers)
-            case TimerFired():
-                effects = self._begin_task(self._waiting.popleft())
-                return (*effects, SetTimer(_DONE, self._service_us)) if self._waiting else effects
         return ()
-
-    def _enqueue(self, ask: RoutedRequest) -> Sequence[Effect]:
-        """Begin a request, at once or when those before it have been served for ``service_us`` each."""
-        if not self._service_us:
-            return self._begin_task(ask)
-        self._waiting.append(ask)
-        return (SetTimer(_DONE, self._service_us),) if len(self._waiting) == 1 else ()
 
     def _read_answers(self, done: OpsExecuted) -> list[tuple[Op, Answer]] | None:
         """Return operations and answers of a task; None if one does not fit, or is of another cloud."""

@@ -22,7 +22,8 @@ from mudkit.systems.mud.device.connection import CoveredQuery
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
-from mudkit.systems.mud.policies.policies import Cached, Query
+from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.wire import Fields

@@ -46,10 +46,12 @@ from mudkit.systems.mud.device.connection import (
     Writing,
     error_in,
 )
-from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, OWN, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
+from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local
-from mudkit.systems.mud.device.planning import Planner
+from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
+from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
@@ -66,9 +68,11 @@ from mudkit.systems.mud.messages import (
     Drop,
     DropRequest,
     Identify,
+    Listen,
     ListHeld,
     ListPending,
     ListPolicies,
+    ListReads,
     LogRestarted,
     PartsComplete,
     Read,
@@ -81,6 +85,7 @@ from mudkit.systems.mud.messages import (
     Welcome,
     Write,
     WriteOutcome,
+    app_of,
     decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
@@ -98,7 +103,7 @@ class Settings:
     """Identity of a client, addresses of servers, and policies.
 
     The first of ``servers`` knows which notification server is responsible. ``read_policy`` None: the utility
-    of each read decides; ``prefetch_policy`` None: no prefetching.
+    of each read decides; ``write_policy`` None: that of each write; ``prefetch_policy`` None: no prefetching.
     """
 
     netid: str
@@ -108,8 +113,10 @@ class Settings:
     servers: Sequence[str]
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
-    write_policy: WritePolicy | ShippedPolicy[WritePolicy]
+    write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
     prefetch_policy: PrefetchPolicy | None
+    max_waiting: int
+    keep_deleted_us: int
 
 
 class ClientMachine:
@@ -122,6 +129,7 @@ class ClientMachine:
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
+        self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
         self._connection = Connection(
             endpoint,
             _latest_token(ports.store.get("token", str), settings.token),
@@ -129,13 +137,13 @@ class ClientMachine:
             first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
-        order = ReadOrder(self.local)
+        order, self._planner = ReadOrder(self.local), Planner()
         self._writes = WritePath(
             ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
         self._access = Access(ports.store, self.local, self._connection)
         followed = FollowedQueries(self.local)
-        self._cache, self._planner = Cache(self.local, self._access, followed), Planner()
+        self._cache = Cache(self.local, self._access, followed)
         self._reads = ReadPath(
             self.local,
             self._cache,
@@ -146,11 +154,21 @@ class ClientMachine:
             self._writes,
             order,
         )
+        self._own = OwnTables(ports, endpoint)
+        self._joins = JoinedReads(self._own, self.local, self._access, self._reads)
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
         self._continuous_reads = ContinuousReads(
-            ports, self.local, followed, self._connection, settings.servers, self._policy_slots
+            ports,
+            self.local,
+            self._own,
+            self._access,
+            followed,
+            self._connection,
+            settings.servers,
+            self._policy_slots,
+            settings.max_waiting,
         )
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
@@ -160,12 +178,13 @@ class ClientMachine:
         self._policy_slots.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._policy_slots[-1], policy.fallback)
 
-    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
+    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy] | None) -> WritePolicy:
         """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
-            return policy
+            return UtilityWrites(self._planner) if policy is None else policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
-        return ShippedWrites(self._policy_slots[-1], policy.fallback)
+        fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
+        return ShippedWrites(self._policy_slots[-1], fallback)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
@@ -204,6 +223,9 @@ class ClientMachine:
         """See :class:`mudkit.events.Machine`."""
         if not self._connection.incarnation:
             return [*self._begin_start(now_us), *self.handle(now_us, event)]
+        if now_us >= self._collects_us:
+            self._collects_us = now_us + self._keep_deleted_us // 7
+            self.local.collect_tombstones(now_us - self._keep_deleted_us)
         match event:
             case Call():
                 try:
@@ -218,6 +240,7 @@ class ClientMachine:
                 return record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
+                self._writes.begin_waiting(now_us)
                 cleared, asks = self._connection.link_up()
                 sent = self._resend(now_us, asks)
                 return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
@@ -239,7 +262,7 @@ class ClientMachine:
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Begin this start: use its incarnation, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
-        return [*self._continuous_reads.repeat_notices(), *self._writes.advance(now_us)]
+        return [*self._continuous_reads.repeat_notices(now_us), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
         """Do what a timer of this name was set for."""
@@ -252,6 +275,8 @@ class ClientMachine:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
+            case t if t == OWN:
+                return self._continuous_reads.begin_own(now_us)
             case t if t == HEARTBEAT:
                 return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
@@ -263,20 +288,31 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
+            case Write(table=name) if name in self._own:
+                written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self._continuous_reads.deliver_own(now_us, name), *written]
+            case Read() if self._joins.concerns(operation):
+                return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
                 operation = self._check_table(operation)
+                self._planner.record_read(now_us, operation.table)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
                 return effects
             case Register():
                 operation = self._check_table(operation)
+                self._joins.check_continuous(operation)
                 self._access.check_table_access(now_us, operation.table)
                 return self._continuous_reads.register(now_us, op_id, operation)
+            case Listen():
+                return self._continuous_reads.listen(now_us, op_id, operation)
+            case ListReads():
+                return (Complete(op_id, self._continuous_reads.describe()),)
             case UpdateData():
                 return self._continuous_reads.update_data(now_us, op_id, operation)
             case Unregister():
@@ -287,6 +323,8 @@ class ClientMachine:
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
                 return self._renew(now_us, op_id, operation.token)
+            case ListHeld(table=name) if name in self._own:
+                return (Complete(op_id, self._own.holdings(name)),)
             case ListHeld():
                 name = check_name(operation.table)
                 return (
@@ -294,6 +332,18 @@ class ClientMachine:
                         op_id, list(self.local.holdings(name, operation.reader, self._access.auth, now_us))
                     ),
                 )
+            case Create(where="device"):
+                return self._own.create(
+                    op_id, operation, app_of(self._connection.endpoint), self.local.tables
+                )
+            case Create(table=name) if name in self._own:
+                raise table_exists_error(name, "on this device", "use another name")
+            case Alter(table=name) if name in self._own:
+                altered = self._own.alter(op_id, operation)
+                return [*self._continuous_reads.deliver_own(now_us, name), *altered]
+            case Drop(table=name) if name in self._own:
+                dropped = self._own.drop(op_id, name)
+                return [*self._continuous_reads.deliver_own(now_us, name), *dropped]
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
@@ -356,9 +406,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        while (waiting := self._connection.take_queued()) is not None:
-            effects += self._resend(now_us, (waiting,))
-        return effects
+        return [*effects, *self._writes.send(now_us, self._connection.take_queued())]
 
     def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
@@ -368,6 +416,7 @@ class ClientMachine:
             or answer.former_log_incarnation != connection.log_incarnation
         ):
             return ()
+        self._writes.forget_early_answers()
         lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
         connection.log_incarnation = answer.log_incarnation
         effects, asks = connection.rename_in_flight(now_us)
@@ -422,18 +471,25 @@ class ClientMachine:
         return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
-        """Send requests, built as of now, for the first time or again, as far as they may be sent."""
+        """Send requests, built as of now, for the first time or again, as far as they may be sent.
+
+        Writes go together, in the order in which they were made.
+        """
         effects: list[Effect] = []
-        for ask in filter(self._connection.admit, asks):
+        writes: dict[int, PendingAsk] = {}
+        for ask in asks:
+            if isinstance(ask.work, Writing):
+                writes[ask.work.seq] = ask
+                continue
+            if not self._connection.admit(ask):
+                continue
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)
-                case Writing(seq=seq):
-                    ask.request = self._writes.build_request(seq)
                 case Registering() | Updating() as work:
                     ask.request = self._continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
-        return effects
+        return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
 
 
 def _build_administration(

@@ -1,20 +1,23 @@
 """Requests of a client to its gateways, retransmitted until they are answered.
 
 Each request has its own deadline (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
-bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions.
+bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions. Writes
+that may be sent at the same time go together, and have one deadline.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
 
 from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.messages import (
     Administered,
     AdministrationRequest,
@@ -39,12 +42,12 @@ from mudkit.systems.mud.messages import (
     WriteRequest,
     netid_of,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 RETRY: Final = "retry"
 _TIMEOUT_US: Final = 10_000_000
@@ -53,6 +56,8 @@ _LOST_US: Final = 1_000_000
 """Delay before the next gateway is tried when one cannot be reached."""
 MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
 """Window of writes: more than the fastest link holds in a round trip."""
+MAX_BATCH_BYTES: Final = 32 * 1024
+"""Bytes of the writes in one message: a link that is up for some seconds passes it even at 10 kB/s."""
 
 _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
@@ -78,8 +83,18 @@ class CoveredQuery(Struct, frozen=True):
     losses: Counter[int]
 
 
+class ReadAnswer(Struct, frozen=True):
+    """Versions of the records that match a read, by key; ``remote`` has the keys of those from the cloud."""
+
+    versions: Mapping[str, Version]
+    remote: Collection[str]
+    is_complete: bool
+
+
 class PendingRead(Struct, frozen=True):
-    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch.
+    """A read that is not answered, with the only keys that can match.
+
+    Its answer completes the call ``op_id``. None: it goes to ``then``, or is a prefetch.
 
     ``offline`` says what to do without a network. Of a ``covered`` query the rest is requested. ``selection``
     None: all columns of all records.
@@ -93,6 +108,7 @@ class PendingRead(Struct, frozen=True):
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
     selection: Selection | None = None
+    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):
@@ -114,8 +130,16 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer. ``synced_us`` is the last time at which all that
-    it is to deliver was delivered, None: not yet.
+    the number of the table, None before the first answer; ``processors`` are those that had the read then.
+    ``begun_lsns`` has the position of each processor from which a read without existing records began.
+
+    ``aggregate`` are the aggregates of which the application is notified instead of records, and
+    ``told_aggregates`` their values of which it was notified last.
+
+    ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
+    ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
+    callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
+    it has not.
     """
 
     handle: int
@@ -124,10 +148,16 @@ class StoredRead(Struct):
     predicate: SentPredicate
     reader: Fields
     sync_us: int | None
-    listener: str
+    has_listener: bool = True
     since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
     log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
+    processors: list[str] = field(default_factory=list)
+    begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
+    aggregate: str | None = None
+    told_aggregates: Fields | None = None
+    is_paused: bool = False
+    ended: str | None = None
     synced_us: int | None = None
 
 
@@ -139,7 +169,10 @@ class ContinuousRead(Struct):
     ``generations`` has the generation in which each processor knows it. ``requested_since`` has
     ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
     registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then. ``synced`` has the processors that have told, since the last registration was sent, that they
+    since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
+    was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
+    does not know their digests. ``states`` has the last state of the aggregates of each processor.
+    ``synced`` has the processors that have told, since the last registration was sent, that they
     have delivered everything before it; ``is_live``: all of them have.
     """
 
@@ -149,6 +182,10 @@ class ContinuousRead(Struct):
     generations: dict[str, int] = field(default_factory=dict)
     requested_since: tuple[dict[str, int], dict[str, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    pauses: int = 0
+    named_buckets: set[int] = field(default_factory=set)
+    states: dict[str, list[Value]] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
     is_live: bool = False
 
@@ -162,11 +199,15 @@ class Registering(Struct, frozen=True):
 
 
 class Updating(Struct, frozen=True):
-    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller."""
+    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller.
+
+    ``handle`` is the one by which processors know the read.
+    """
 
     op_id: int | None
     stored: StoredRead
     is_over: bool
+    handle: str
 
 
 Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating
@@ -238,46 +279,62 @@ class Connection:
         self._asks[ask.identity] = ask
         return ask
 
-    def admit(self, ask: PendingAsk) -> bool:
+    def admit(self, ask: PendingAsk, other_bytes: int = 0) -> bool:
         """Return whether a request is to be sent now; queue a write for which the window has no room.
 
-        A request that waits for a link is not queued: :meth:`link_up` returns it.
+        ``other_bytes`` are those of the writes in the same message. A request that waits for a link is not
+        queued: :meth:`link_up` returns it.
         """
         if not self.is_up:
             return False
         is_write = isinstance(ask.work, Writing) and ask.identity not in self.timer
-        if is_write and self.timer.size_bytes >= MAX_IN_FLIGHT_BYTES:
+        if is_write and self.timer.size_bytes + other_bytes >= MAX_IN_FLIGHT_BYTES:
             self._queue.append(ask.identity)
             return False
         return True
 
-    def send_together(self, now_us: int, writes: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
-        """Add several writes, and send those for which the window has room in one message."""
-        asks: list[PendingAsk] = []
-        timers: list[Effect] = []
-        for work, request in writes:
-            ask = self.add_request(work, request)
-            if self.admit(ask):
-                asks.append(ask)
-                timers += self._start_timer(now_us, ask)
-        if not asks:
-            return ()
-        if len(asks) == 1:
-            return [Send(self._current_gateway(), self._build_ask(asks[0])), *timers]
-        requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks if ask.request is not None]
-        return [
-            Send(
-                self._current_gateway(),
-                AskBatch(self.endpoint, self.token, requests, self.log_incarnation or UNSET),
-            ),
-            *timers,
-        ]
+    def send_writes(
+        self, now_us: int, asks: Iterable[PendingAsk], build: Callable[[PendingAsk], WriteRequest]
+    ) -> Sequence[Effect]:
+        """Send writes in as few messages as their size allows, as far as they may be sent now.
+
+        ``build`` returns the request of a write, as of now. The writes for which the window has no room are
+        queued.
+        """
+        effects: list[Effect] = []
+        batch: list[IdentifiedRequest] = []
+        sizes: dict[str, int] = {}
+        together_bytes = 0
+        for ask in asks:
+            if not self.admit(ask, together_bytes):
+                continue
+            ask.request = build(ask)
+            size = size_bytes(self._build_ask(ask))
+            if batch and together_bytes + size > MAX_BATCH_BYTES:
+                effects += self._send_batch(now_us, batch, sizes)
+                batch, sizes, together_bytes = [], {}, 0
+            batch.append(IdentifiedRequest(ask.identity, ask.request))
+            sizes[ask.identity] = size
+            together_bytes += size
+        return [*effects, *self._send_batch(now_us, batch, sizes)] if batch else effects
+
+    def _send_batch(
+        self, now_us: int, batch: list[IdentifiedRequest], sizes_bytes: Mapping[str, int]
+    ) -> Sequence[Effect]:
+        """Send writes in one message, a single one as an :class:`Ask`, and start their deadlines."""
+        start = self.log_incarnation or UNSET
+        message: Ask | AskBatch = AskBatch(self.endpoint, self.token, batch, start)
+        if len(batch) == 1:
+            message = Ask(batch[0].id, self.endpoint, self.token, batch[0].what, start)
+        return Send(self._current_gateway(), message), *self.timer.start_together(now_us, sizes_bytes)
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Send a request for the first time or again; parts of an answer to an earlier copy do not count."""
         ask.parts.clear()
         ask.registered.clear()
-        return Send(self._current_gateway(), self._build_ask(ask)), *self._start_timer(now_us, ask)
+        message = self._build_ask(ask)
+        timer = self.timer.start(now_us, ask.identity, size_bytes(message))
+        return Send(self._current_gateway(), message), *timer
 
     def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Start using a link, and forget all deadlines; return the requests to send over it."""
@@ -290,13 +347,13 @@ class Connection:
         self.is_up = False
         return self.timer.clear()
 
-    def take_queued(self) -> PendingAsk | None:
-        """Remove and return the next queued write if the window has room; None: there is none to send."""
-        while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
-            ask = self._asks.get(self._queue.popleft())
-            if ask is not None:
-                return ask
-        return None
+    def take_queued(self) -> Sequence[PendingAsk]:
+        """Remove and return the queued writes once half of the window is free, so that many go together."""
+        if not self._queue or self.timer.size_bytes > MAX_IN_FLIGHT_BYTES // 2:
+            return ()
+        asks = [self._asks[identity] for identity in self._queue if identity in self._asks]
+        self._queue.clear()
+        return asks
 
     def overdue_asks(self, now_us: int) -> list[PendingAsk]:
         """Return the requests in flight whose deadlines have passed."""
@@ -372,6 +429,10 @@ class Connection:
             return None
         return ask
 
+    def withdraw(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        """Remove a request that needs no answer any more, if it has none yet."""
+        return self.settle_request(now_us, ask) if self.is_unanswered(ask.identity) else ()
+
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Remove an answered or withdrawn request, and its deadline."""
         del self._asks[ask.identity]
@@ -386,10 +447,6 @@ class Connection:
         """Build the message of a request, with the token of now."""
         assert ask.request is not None
         return Ask(ask.identity, self.endpoint, self.token, ask.request, self.log_incarnation or UNSET)
-
-    def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Start the deadline of a request that is sent now."""
-        return self.timer.start(now_us, ask.identity, size_bytes(self._build_ask(ask)))
 
     def _current_gateway(self) -> str:
         """Return the address of the gateway in use."""

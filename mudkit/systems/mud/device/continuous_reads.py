@@ -15,9 +15,23 @@ heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
-of the same name has none of them), so that no change is missed or delivered twice. A notification is stored
-with the position until its callback was called, and repeated with the same id after a kill between the two.
-A record that is delivered is held in the local store, as one that was read.
+of the same name has none of them), so that no change is missed or delivered twice. Of more than
+``MAX_NAMED_KEYS`` delivered records it has digests instead of keys, by bucket; a processor that does not know
+which keys a digest is of, because some of their records have changed since, gets the keys of that bucket.
+
+A notification is stored with the position until its callback was called, and repeated with the same id after
+a kill between the two. A record that is delivered is held in the local store, as one that was read.
+
+A read of a table on the device has no processor: whatever changes there is delivered in the same step.
+
+A read outlives the application that began it. While no callback is registered for its listener, whose name
+comes from the durable handle, notifications wait in the store, at most ``max_waiting`` of each read. The next
+change pauses the read: it is ended at the processors, and registered again from its position, under another
+name, once a callback is registered. A read that was begun without a callback keeps nothing for one.
+
+A read of aggregates receives their state from each processor at its registration and whenever it changes. The
+application is notified when the combined values differ from the last ones, and with ``sync_timestamp`` of the
+first ones; of those that wait for its callback only the last are kept.
 """
 
 from __future__ import annotations
@@ -32,6 +46,8 @@ from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
+from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -44,12 +60,14 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
 from mudkit.systems.mud.device.local import HeldRow, Local
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
     EncodedError,
     Hello,
     LeftRead,
+    Listen,
     NewGeneration,
     Notification,
     PartsComplete,
@@ -67,22 +85,39 @@ from mudkit.systems.mud.messages import (
     app_of,
     decode_error,
 )
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
-from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import copy_record
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 HEARTBEAT: Final = "heartbeat"
+_HANDLES: Final = "count of handles"
+MAX_NAMED_KEYS: Final = 16
+"""Delivered records that a registration names; of more, it has digests."""
 HELLO: Final = "hello"
 """Key of a hello in the retransmission timer."""
 
 
-class _Notice(Struct, frozen=True):
-    """Notification of a listener: a change, or the reason ``ended`` for which the read has ended."""
+def listener_of(handle: int) -> str:
+    """Return the name of the listener of a continuous read."""
+    return f"continuous read {handle}"
 
-    listener: str
+
+_AGGREGATES: Final = "aggregates"
+OWN: Final = "own reads"
+_OWN: Final = "device"
+"""In place of a processor, for tables on the device."""
+
+
+class _Notice(Struct, frozen=True):
+    """Notification of a read's listener: a change, or the reason ``ended`` for which the read has ended.
+
+    That of the kind :data:`_AGGREGATES` has the values of aggregates as its record.
+    """
+
+    handle: int
     id: str
     ended: str | None = None
     kind: str = ""
@@ -92,30 +127,37 @@ class _Notice(Struct, frozen=True):
 
     def notify(self) -> Notify:
         """Build the effect of this notice, with a record that the application may change."""
+        listener = listener_of(self.handle)
         if self.ended is not None:
-            return Notify(self.listener, FieldsWithId({"ended": self.ended}, self.id))
+            return Notify(listener, FieldsWithId({"ended": self.ended}, self.id))
         record = None if self.record is None else copy_record(self.record)
-        return Notify(self.listener, Change(self.kind, self.key, record, self.version, self.id))
+        if self.kind == _AGGREGATES:
+            return Notify(listener, FieldsWithId(record or {}, self.id))
+        return Notify(listener, Change(self.kind, self.key, record, self.version, self.id))
 
 
 class ContinuousReads:
     """Continuous reads of one client.
 
     The first of ``servers`` knows which notification server is responsible; ``slots`` are those of the
-    policies that this client follows.
+    policies that this client follows. At most ``max_waiting`` changes of each read wait for a callback.
     """
 
     def __init__(
         self,
         ports: Ports,
         local: Local,
+        own: OwnTables,
+        access: Access,
         followed: FollowedQueries,
         connection: Connection,
         servers: Sequence[str],
         slots: Sequence[PolicySlot],
+        max_waiting: int,
     ) -> None:
-        self._store = ports.store
-        self._local = local
+        self._store, self._has_listener = ports.store, ports.has_listener
+        self._max_waiting = max_waiting
+        self._local, self._own, self._access = local, own, access
         self._followed = followed
         self._connection = connection
         self._servers, self._server = servers, servers[0]
@@ -133,11 +175,14 @@ class ContinuousReads:
         """Stream of the session; None before its first item."""
         self._registrations: dict[int, PendingAsk] = {}
         """Last request to register each read."""
-        self._reads = {
-            stored.handle: ContinuousRead(stored, self._load_delivered(stored.handle))
-            for _, stored in ports.store.items("reading ", StoredRead)
-        }
-        for read in self._reads.values():
+        self._reads: dict[int, ContinuousRead] = {}
+        self._untold: dict[int, ContinuousRead] = {}
+        """Reads that have ended, until the callback was called with the reason."""
+        for _, stored in ports.store.items("reading ", StoredRead):
+            read = ContinuousRead(stored, self._load_delivered(stored.handle))
+            read.waiting = len(self._store.keys(_waiting_key(stored.handle)))
+            (self._reads if stored.ended is None else self._untold)[stored.handle] = read
+        for read in self._cloud_reads():
             if read.stored.synced_us is not None:
                 self._follow(read, read.stored.synced_us)
         self._generations: dict[str, int] = {}
@@ -145,13 +190,46 @@ class ContinuousReads:
         self._notices = Notices(ports.store, _Notice)
         self._notice_count = 0
 
-    def repeat_notices(self) -> Sequence[Effect]:
-        """Return the notifications of former starts whose callbacks a kill may have prevented."""
-        return self._notices.repeat(_Notice.notify)
+    def repeat_notices(self, now_us: int) -> Sequence[Effect]:
+        """Repeat the notifications of former starts whose callbacks a kill may have prevented.
+
+        Those without a callback wait for one; those that waited for one that is registered now are emitted.
+        """
+        effects: list[Effect] = []
+        for notice in self._notices.take_former():
+            read = self._reads.get(notice.handle) or self._untold.get(notice.handle)
+            if read is not None:
+                effects += self._emit(read, notice)
+        for read in (*self._reads.values(), *self._untold.values()):
+            if self._has_listener(listener_of(read.stored.handle)):
+                effects += self._release_waiting(now_us, read)
+        if len(self._cloud_reads()) < len(self._reads):
+            effects.append(SetTimer(OWN, 0))
+        return effects
 
     def clear_notices(self) -> None:
-        """Remove the notifications whose callbacks were called."""
+        """Remove the notifications whose callbacks were called, and the reads that ended with them."""
         self._notices.clear()
+        for handle in [handle for handle, read in self._untold.items() if not read.waiting]:
+            self._forget_ended(handle)
+
+    def describe(self) -> list[dict[str, Value]]:
+        """Return what the application may know of its reads, also of those whose end it was not told yet."""
+        return [
+            {
+                "handle": handle,
+                "table": read.stored.name,
+                "predicate": read.stored.predicate.text,
+                "constants": list(read.stored.predicate.constants),
+                "data": copy_record(read.stored.reader),
+                "aggregate": read.stored.aggregate,
+                "synced": read.stored.synced_us is not None,
+                "waiting": read.waiting,
+                "paused": read.stored.is_paused,
+                "ended": read.stored.ended,
+            }
+            for handle, read in sorted({**self._reads, **self._untold}.items())
+        ]
 
     def reads(self) -> list[ContinuousRead]:
         """Return all continuous reads that have not ended."""
@@ -165,7 +243,7 @@ class ContinuousReads:
             raise unusable("sync_timestamp", sync, expected)
         predicate = SentPredicate.of(operation.predicate)
         assert predicate is not None
-        handle = self._local.increment("count of handles")
+        handle = self._local.increment(_HANDLES)
         stored = StoredRead(
             handle=handle,
             data_seq=1,
@@ -173,16 +251,97 @@ class ContinuousReads:
             predicate=predicate,
             reader=dict(operation.reader),
             sync_us=None if sync is None else round(sync * 1e6),
-            listener=operation.listener,
+            has_listener=bool(operation.listener),
+            aggregate=None if operation.aggregate is None else Aggregates(operation.aggregate).text,
         )
         self._reads[handle] = read = ContinuousRead(stored, op_id=op_id)
         self._store_read(stored)
+        # It is notified of changes under the durable name only; this one ends with the call.
+        begun = [Notify(operation.listener, handle)] if operation.listener else []
+        return [*begun, *self._begin(now_us, read)]
+
+    def deliver_own(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Deliver what has changed in a table on the device; end its reads if it was dropped."""
+        reads = [read for read in self._reads.values() if read.stored.name == name]
+        if name in self._own:
+            return [
+                effect
+                for read in reads
+                if not read.stored.is_paused
+                for effect in self._catch_up(now_us, read)
+            ]
+        return [effect for read in reads for effect in self._end_read(now_us, read, "the table was dropped")]
+
+    def begin_own(self, now_us: int) -> Sequence[Effect]:
+        """Deliver what the reads of tables on the device lack that have begun, or been resumed, just now."""
+        reads = [read for read in self._reads.values() if read.stored.name in self._own]
+        return [
+            effect for read in reads if not read.stored.is_paused for effect in self._catch_up(now_us, read)
+        ]
+
+    def _catch_up(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Deliver what has changed in a table on the device since the last time.
+
+        As in the cloud, a change of the reader's data concerns later writes only.
+        """
+        stored, own = read.stored, self._own
+        rows = own.select(stored.name, stored.predicate.predicate(), stored.reader, self._access.auth)
+        if stored.aggregate is not None:
+            stored.processors, read.states = (
+                [_OWN],
+                {_OWN: own.aggregate(stored.name, rows, stored.aggregate)},
+            )
+            return [*self._notify_of_aggregates(read), *self._complete_begin(read)]
+        is_first, since_lsn = _OWN not in stored.since_lsns, stored.since_lsns.get(_OWN, 0)
+        changes: list[Upsert | LeftRead] = []
+        for row in rows:
+            is_asked = stored.sync_us is not None and row.ts_us >= stored.sync_us
+            if is_asked if is_first else row.lsn > since_lsn:
+                changes.append(Upsert(row.key, row.ver, row.data or {}, row.predicate, row.ts_us, row.lsn))
+        for key in sorted(read.delivered.keys() - {row.key for row in rows}):
+            left = own.row_of(stored.name, key)
+            if left is not None and left.lsn > since_lsn:
+                changes.append(LeftRead(key, left.ver))
+        is_heard = self._has_listener(listener_of(stored.handle))
+        if not is_heard and read.waiting + len(changes) > self._max_waiting:
+            stored.is_paused = True
+            self._store_read(stored)
+            return self._complete_begin(read)
+        effects = [effect for change in changes for effect in self._deliver(read, change, change.ver or 0)]
+        stored.since_lsns[_OWN] = own.lsn
+        if stored.synced_us is None:
+            stored.synced_us = now_us
+            effects += () if stored.sync_us is None else self._notify(read, kind="synced")
+        self._store_read(stored)
+        return [*effects, *self._complete_begin(read)]
+
+    def _complete_begin(self, read: ContinuousRead) -> Sequence[Effect]:
+        """Complete the call that began a read, if that is not done."""
+        op_id, read.op_id = read.op_id, None
+        return () if op_id is None else (Complete(op_id, read.stored.handle),)
+
+    def _cloud_reads(self) -> list[ContinuousRead]:
+        """Return the reads of tables in the cloud."""
+        return [read for read in self._reads.values() if read.stored.name not in self._own]
+
+    def _begin(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Register a read if there is a session, and say hello if there is none."""
+        if read.stored.name in self._own:
+            return (SetTimer(OWN, 0),)  # after the application has registered the callback
         effects: list[Effect] = []
         if not self._is_greeted and HELLO not in self._connection.timer:
             effects += self.send_hello(now_us)
         if self._session is not None:
             effects += self._request_registration(now_us, read)
         return effects
+
+    def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
+        """Emit what waits for the callback of a read, which is registered now; resume it if it was paused."""
+        read = self._untold.get(operation.handle) or self._find_read(operation.handle)
+        if not read.stored.has_listener:
+            read.stored.has_listener = True
+            self._store_read(read.stored)
+        return [*self._release_waiting(now_us, read), Complete(op_id)]
 
     def update_data(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
         """Replace the reader's data of a continuous read, durably, and send it to the processors."""
@@ -191,23 +350,30 @@ class ContinuousReads:
         stored.reader = dict(operation.reader)
         stored.data_seq += 1
         self._store_read(stored)
+        if stored.name in self._own:
+            return (Complete(op_id),)
         if stored.synced_us is not None:
             self._follow(read, None if read.is_live else stored.synced_us)
-        return self._send_update(now_us, Updating(op_id, stored, is_over=False))
+        if stored.is_paused:  # the next registration has them
+            return (Complete(op_id),)
+        return self._send_update(now_us, op_id, read, is_over=False)
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
         """End a continuous read, and complete the call that began it."""
+        if operation.handle in self._untold:
+            self._forget_ended(operation.handle)
+            return (Complete(op_id),)
         read = self._find_read(operation.handle)
+        is_own = read.stored.name in self._own
         effects = [
             *self._delete_read(now_us, read),
-            *self._send_update(now_us, Updating(op_id, read.stored, is_over=True)),
+            *((Complete(op_id),) if is_own else self._send_update(now_us, op_id, read, is_over=True)),
         ]
+        self._delete_waiting(read)
         if read.op_id is not None:
             effects.append(Complete(read.op_id, read.stored.handle))
             read.op_id = None
-        if self._is_notified:
-            return effects
-        return [*effects, *self._connection.timer.settle(now_us, HELLO), *self.stop_heartbeats()]
+        return [*effects, *self._end_session_unless_used(now_us)]
 
     def greet(self, now_us: int) -> Sequence[Effect]:
         """Send a hello with news: welcomes for earlier hellos no longer count."""
@@ -257,10 +423,11 @@ class ContinuousReads:
         effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
-            for read in self._reads.values():
-                effects += self._request_registration(now_us, read)
+            for read in self._cloud_reads():
+                if not read.stored.is_paused:
+                    effects += self._request_registration(now_us, read)
             return effects
-        for read in self._reads.values():
+        for read in self._cloud_reads():
             effects += self._begin_live(now_us, read)
         return effects
 
@@ -288,23 +455,36 @@ class ContinuousReads:
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""
         stored = work.read.stored if isinstance(work, Registering) else work.stored
-        handle = f"{self._connection.incarnation} {stored.handle}"  # unique also after a restart
         match work:
             case Registering():
+                named, digests = self._describe_delivered(work.read)
                 return RegisterRequest(
-                    name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq,
-                    request=work.request, session=work.session, predicate=stored.predicate,
-                    since_lsns=dict(stored.since_lsns), delivered=sorted(work.read.delivered),
+                    name=stored.name, handle=self._sent_handle(work.read), reader=stored.reader,
+                    data_seq=stored.data_seq, request=work.request, session=work.session,
+                    predicate=stored.predicate,
+                    since_lsns=dict(stored.since_lsns), delivered=named, digests=digests or UNSET,
+                    begun_lsns=dict(stored.begun_lsns) if digests and stored.begun_lsns else UNSET,
                     sync_us=stored.sync_us, table=stored.table,
                     log_incarnations=dict(stored.log_incarnations) or UNSET,
+                    aggregate=UNSET if stored.aggregate is None else stored.aggregate,
                 )  # fmt: skip
             case Updating(is_over=True):
                 return UnregisterRequest(
-                    name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq
+                    name=stored.name, handle=work.handle, reader=stored.reader, data_seq=stored.data_seq
                 )
         return UpdateDataRequest(
-            name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq
+            name=stored.name, handle=work.handle, reader=stored.reader, data_seq=stored.data_seq
         )
+
+    def _describe_delivered(self, read: ContinuousRead) -> tuple[list[str], list[tuple[int, str]]]:
+        """Return the keys of delivered records that a registration names, and digests of the others."""
+        stored = read.stored
+        table = self._local.tables.get(stored.name)
+        if len(read.delivered) <= MAX_NAMED_KEYS or table is None or table.number != stored.table:
+            return sorted(read.delivered), []
+        buckets = table.buckets_of(read.delivered)
+        named = [key for bucket in sorted(read.named_buckets) for key in buckets.pop(bucket, ())]
+        return named, [(bucket, keys_digest(keys)) for bucket, keys in sorted(buckets.items())]
 
     def finish_update(self, work: Updating, last: Answer) -> Sequence[Effect]:
         """Process the answer to new reader data, or to the end of a continuous read."""
@@ -324,20 +504,26 @@ class ContinuousReads:
         assert isinstance(last, PartsComplete)
         if not all(place in parts for place in last.places):
             return self._request_registration(now_us, read)  # a part was lost
-        op_id, read.op_id = read.op_id, None
         self._local.store_table(last.table)
+        unknown = [bucket for part in parts.values() for bucket in part.unknown or ()]
+        if unknown:
+            read.named_buckets.update(unknown)
+            return self._request_registration(now_us, read)
+        op_id, read.op_id = read.op_id, None
+        read.named_buckets.clear()
         done = [] if op_id is None else [Complete(op_id, stored.handle)]
         read.generations = {processor: part.generation for processor, part in parts.items()}
-        stored.table = last.table.number
+        stored.table, stored.processors = last.table.number, list(parts)
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
+                stored.begun_lsns.setdefault(processor, part.lsn)
                 if processor not in stored.since_lsns:
                     _advance(stored, processor, part.lsn, part.log_incarnation)
         self._store_read(stored)
-        effects: list[Effect] = [*done]
+        effects: list[Effect] = [*done, *self._notify_of_aggregates(read)]
         if any(part.data_seq < stored.data_seq for part in parts.values()):
-            effects += self._send_update(now_us, Updating(None, stored, is_over=False))
+            effects += self._send_update(now_us, None, read, is_over=False)
         is_late = self._step_back(read)
         if is_late or any(
             generation < self._generations.get(processor, 0)
@@ -353,7 +539,13 @@ class ContinuousReads:
     @property
     def _is_notified(self) -> bool:
         """True if the notification server may have something to send."""
-        return bool(self._reads or self._policy_slots)
+        return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
+
+    def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
+        """Stop hellos and heartbeats if the notification server has nothing more to send."""
+        if self._is_notified:
+            return ()
+        return [*self._connection.timer.settle(now_us, HELLO), *self.stop_heartbeats()]
 
     def _transmit_hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
         """Send a hello with the next number, and start its deadline; ``is_new`` False: a heartbeat."""
@@ -385,18 +577,20 @@ class ContinuousReads:
     def _receive_change(self, now_us: int, body: Tell) -> Sequence[Effect]:
         """Process a Tell of a processor: a change, the end of synchronisation, or the end of the read."""
         processor, generation = body.processor, body.generation
-        incarnation, _, number = body.handle.partition(" ")
-        handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
-        read = self._reads.get(handle)
-        if read is None or generation < max(
-            self._generations.get(processor, 0), read.generations.get(processor, 0)
+        number = body.handle.rpartition(" ")[2].partition(".")[0]
+        read = self._reads.get(int(number) if number.isdecimal() else 0)
+        if (
+            read is None
+            or body.handle != self._sent_handle(read)
+            or generation < max(self._generations.get(processor, 0), read.generations.get(processor, 0))
         ):
             return ()
         stored = read.stored
         if body.ended is not UNSET:
-            forgotten = self._delete_read(now_us, read)
-            others = self._end_at_others(now_us, stored) if body.is_alone is True else ()
-            return *forgotten, *self._notify(stored, ended=body.ended), *others
+            others = self._end_at_others(now_us, read) if body.is_alone is True else ()
+            return *self._end_read(now_us, read, body.ended), *others
+        if body.change is not UNSET and self._is_full(read):
+            return self._pause(now_us, read)
         stored.table = body.table
         is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
         since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
@@ -405,6 +599,9 @@ class ContinuousReads:
             read.synced.add(processor)
             self._store_read(stored)
             return self._begin_live(now_us, read)
+        if body.state is not UNSET:
+            read.states[processor] = body.state
+            return self._notify_of_aggregates(read)
         if body.change is not UNSET and body.lsn is not UNSET:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
@@ -439,14 +636,37 @@ class ContinuousReads:
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         self._hold(now_us, stored, body, change)
+        return self._deliver(read, change, version)
+
+    def _deliver(self, read: ContinuousRead, change: Upsert | LeftRead, version: int) -> Sequence[Effect]:
+        """Note that a read has a version of a record or has lost it, and notify its listener."""
+        stored, key = read.stored, change.key
         if isinstance(change, LeftRead):
             if read.delivered.pop(key, None) is None:
                 return ()
             self._store.delete(_delivered_key(stored.handle, key))
-            return self._notify(stored, kind="remove", key=key, version=version)
+            return self._notify(read, kind="remove", key=key, version=version)
         read.delivered[key] = version
         self._store.put(_delivered_key(stored.handle, key), version)
-        return self._notify(stored, kind="upsert", key=key, record=change.data, version=version)
+        return self._notify(read, kind="upsert", key=key, record=change.data, version=version)
+
+    def _notify_of_aggregates(self, read: ContinuousRead) -> Sequence[Effect]:
+        """Notify a reader of aggregates whose values have changed, once all processors have sent theirs."""
+        stored, places = read.stored, read.stored.processors
+        if stored.aggregate is None or not places or not all(place in read.states for place in places):
+            return ()
+        aggregates = Aggregates(stored.aggregate)
+        states = [tuple(read.states[place]) for place in places]
+        if not all(map(aggregates.is_state, states)):
+            return ()  # a processor of another version
+        values = aggregates.result(aggregates.combine(states))
+        if values == stored.told_aggregates:
+            return ()
+        is_first, stored.told_aggregates = stored.told_aggregates is None, values
+        self._store_read(stored)
+        if is_first and stored.sync_us is None:
+            return ()
+        return self._notify(read, kind=_AGGREGATES, record=values)
 
     def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
         """Store a delivered version in the local store; remove one that does not belong to the read any more.
@@ -485,9 +705,9 @@ class ContinuousReads:
         is_first, read.is_live, stored.synced_us = stored.synced_us is None, True, now_us
         self._store_read(stored)
         self._follow(read, None)
-        if not is_first or stored.sync_us is None:
+        if not is_first or stored.sync_us is None or stored.aggregate is not None:
             return ()
-        return self._notify(stored, kind="synced")
+        return self._notify(read, kind="synced")
 
     def _end_greeting(self, now_us: int) -> None:
         """Note that the server may not know the current address: no read is live."""
@@ -506,15 +726,18 @@ class ContinuousReads:
         """Count a read's query as followed; ``live_us`` None: the read is live.
 
         Its answer is known if existing records were requested from the first on, with these reader data.
+        A read of aggregates delivers no records.
         """
         stored = read.stored
+        if stored.aggregate is not None:
+            return
         query = Query(stored.name, stored.predicate.predicate(), "committed", stored.reader, None)
         is_answered = stored.sync_us == 0 and stored.data_seq == 1
         self._followed.follow(stored.handle, FollowedQuery(query, read.delivered, is_answered, live_us))
 
     def _notify(
         self,
-        stored: StoredRead,
+        read: ContinuousRead,
         *,
         ended: str | None = None,
         kind: str = "",
@@ -522,11 +745,61 @@ class ContinuousReads:
         record: Fields | None = None,
         version: int = 0,
     ) -> Sequence[Effect]:
-        """Return the notification of a read's listener, which is stored until its callback was called."""
+        """Notify a read's listener, if the application wants to be notified."""
+        if not read.stored.has_listener:
+            return ()
         self._notice_count += 1
         identity = f"{self._connection.incarnation}.{self._notice_count}"
-        notice = _Notice(stored.listener, identity, ended, kind, key, record, version)
-        return notice.notify(), self._notices.add(notice)
+        return self._emit(read, _Notice(read.stored.handle, identity, ended, kind, key, record, version))
+
+    def _emit(self, read: ContinuousRead, notice: _Notice) -> Sequence[Effect]:
+        """Return a notification, stored until its callback was called; without a callback, let it wait."""
+        handle = notice.handle
+        if not read.waiting and self._has_listener(listener_of(handle)):
+            return notice.notify(), self._notices.add(notice)
+        if notice.kind == _AGGREGATES:
+            self._delete_waiting(read)
+        read.waiting += 1
+        self._store.put(f"{_waiting_key(handle)}{self._local.increment('count of waiting'):012d}", notice)
+        return ()
+
+    def _release_waiting(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Emit the notifications that waited for a callback, and register the read again if it is paused."""
+        effects: list[Effect] = []
+        stored = read.stored
+        for notice in self._delete_waiting(read):
+            effects += notice.notify(), self._notices.add(notice)
+        if stored.is_paused:
+            stored.is_paused = False
+            self._store_read(stored)
+            effects += self._begin(now_us, read)
+        return effects
+
+    def _delete_waiting(self, read: ContinuousRead) -> list[_Notice]:
+        """Delete the notifications that wait for a read's callback, and return them, in order."""
+        read.waiting = 0
+        stored = self._store.items(_waiting_key(read.stored.handle), _Notice)
+        for key, _ in stored:
+            self._store.delete(key)
+        return [notice for _, notice in stored]
+
+    def _is_full(self, read: ContinuousRead) -> bool:
+        """Return whether no more changes of a read may wait.
+
+        Before its first registration is complete, a read could not resume at its position.
+        """
+        return read.waiting >= self._max_waiting and bool(read.stored.processors)
+
+    def _pause(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """End a read at the processors until it has a callback; its position and records are kept."""
+        withdrawn = self._withdraw(now_us, read)
+        ended = self._end_at_others(now_us, read)
+        self._end_live(now_us, read)
+        read.stored.is_paused = True
+        self._store_read(read.stored)
+        read.pauses += 1  # what is on its way for the earlier registrations no longer counts
+        read.generations, read.requested_since, read.sender_generations = {}, None, {}
+        return [*withdrawn, *ended, *self._end_session_unless_used(now_us)]
 
     def _request_registration(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Register a read in the present session, in place of an unanswered registration."""
@@ -555,12 +828,27 @@ class ContinuousReads:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, read.op_id = read.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
-        effects += self._delete_read(now_us, read)
         if op_id is None:
-            effects += self._notify(read.stored, ended=error.summary)
+            effects += self._end_read(now_us, read, error.summary)
+        else:
+            effects += self._delete_read(now_us, read)
         if isinstance(last, PlacedContinuousReadAck):  # by one processor; others may have accepted it
-            effects += self._end_at_others(now_us, read.stored)
+            effects += self._end_at_others(now_us, read)
         return effects
+
+    def _end_read(self, now_us: int, read: ContinuousRead, why: str) -> Sequence[Effect]:
+        """End a read that the cloud has ended; notify the application of the reason."""
+        effects = self._delete_read(now_us, read)
+        if read.stored.has_listener:
+            read.stored.ended = why
+            self._store_read(read.stored)
+            self._untold[read.stored.handle] = read
+        return *effects, *self._notify(read, ended=why)
+
+    def _forget_ended(self, handle: int) -> None:
+        """Forget a read that has ended, with what it was not told."""
+        self._delete_waiting(self._untold.pop(handle))
+        self._store.delete(_read_key(handle))
 
     def _note_first_change(self, read: ContinuousRead, body: Tell, lsn: int) -> None:
         """Note the first change of a processor while the first registration of a read is unanswered.
@@ -598,22 +886,32 @@ class ContinuousReads:
             self._store_read(read.stored)
         return bool(late)
 
-    def _end_at_others(self, now_us: int, stored: StoredRead) -> Sequence[Effect]:
-        """End a continuous read at the other processors after one of them has ended it."""
-        return self._send_update(now_us, Updating(None, stored, is_over=True))
+    def _end_at_others(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """End a continuous read at its processors, of which one may have ended it."""
+        return self._send_update(now_us, None, read, is_over=True)
 
-    def _send_update(self, now_us: int, work: Updating) -> Sequence[Effect]:
+    def _send_update(
+        self, now_us: int, op_id: int | None, read: ContinuousRead, *, is_over: bool
+    ) -> Sequence[Effect]:
         """Send new reader data, or the end of a read, to its processors."""
+        work = Updating(op_id, read.stored, is_over, self._sent_handle(read))
         return self._connection.send_request(now_us, work, self.build_request(work))
+
+    def _sent_handle(self, read: ContinuousRead) -> str:
+        """Return the handle by which processors know a read: unique also after a restart or a pause."""
+        pauses = f".{read.pauses}" if read.pauses else ""
+        return f"{self._connection.incarnation} {read.stored.handle}{pauses}"
 
     def _find_read(self, handle: int) -> ContinuousRead:
         """Return the continuous read of a handle, or raise ParameterError."""
         if handle not in self._reads:
+            is_over = 0 < handle <= self._local.counted(_HANDLES)
             raise ParameterError(
-                "There is no such continuous read.",
+                "This continuous read has ended." if is_over else "There is no such continuous read.",
                 where="handle",
                 found=repr(handle),
                 expected=", ".join(map(str, self._reads)) or "none is registered",
+                remedy="begin another one; continuous_reads() lists those of this app on this device",
             )
         return self._reads[handle]
 
@@ -624,17 +922,27 @@ class ContinuousReads:
 
     def _store_read(self, stored: StoredRead) -> None:
         """Store the state of a read durably, without the delivered versions."""
-        self._store.put(f"reading {stored.handle:09d}", stored)
+        self._store.put(_read_key(stored.handle), stored)
 
     def _delete_read(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Delete a read with its delivered versions, and withdraw its registration."""
         handle = read.stored.handle
         self._reads.pop(handle, None)
         self._followed.leave(handle, read.stored.name)
-        self._store.delete(f"reading {handle:09d}")
+        self._store.delete(_read_key(handle))
         for key in read.delivered:
             self._store.delete(_delivered_key(handle, key))
         return self._withdraw(now_us, read)
+
+
+def _read_key(handle: int) -> str:
+    """Return the store key of the state of a read."""
+    return f"reading {handle:09d}"
+
+
+def _waiting_key(handle: int) -> str:
+    """Return the beginning of the store keys of the notices that wait for a read's callback."""
+    return f"waiting {handle:09d} "
 
 
 def _delivered_key(handle: int, key: str) -> str:

@@ -9,6 +9,7 @@ are hidden, or no longer match.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
@@ -59,7 +60,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
     on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
-    the device knew no number.
+    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -81,6 +82,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: int | None = None
     due_us: int | Literal["never"] | None = None
     lacks_token: bool = field(name="is_refused", default=False)
+    absorbed: int = 0
 
     @property
     def lsn(self) -> float:
@@ -173,6 +175,22 @@ class Local:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
 
+    def collect_tombstones(self, before_us: int) -> None:
+        """Remove the tombstones that were received before a time, and that no pending write replaces.
+
+        No older version of their records is on its way any more. An answer from which one is missing is still
+        complete: it has no record less.
+        """
+        old = [
+            record_id
+            for record_id, row in self._rows.items()
+            if row.data is None and row.held_us < before_us and record_id not in self._pending
+        ]
+        for name, key in old:
+            self._hashes.pop((name, key), None)
+            del self._rows[name, key]
+            self._store.delete(f"row\n{name}\n{key}")
+
     def hash_of(self, name: str, key: str, data: Fields | None) -> str | None:
         """Return the hash of a version's columns, cached for a stored version."""
         record_id = name, key
@@ -194,8 +212,13 @@ class Local:
         """Return the pending writes of a record, oldest first."""
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
+    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+        """Iterate over the pending writes of a record that were made after one of them, oldest first."""
+        seqs = self._pending[write.name, write.key]
+        return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
+
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the oldest pending write of a record, which alone is sent; None: it has none."""
+        """Return the oldest pending write of a record, which is decided first; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
@@ -214,9 +237,13 @@ class Local:
 
     def increment(self, counter: str) -> int:
         """Increment a durable counter, by its store key, and return it."""
-        number = (self._store.get(counter, int) or 0) + 1
+        number = self.counted(counter) + 1
         self._store.put(counter, number)
         return number
+
+    def counted(self, counter: str) -> int:
+        """Return a durable counter, by its store key: 0 before the first increment."""
+        return self._store.get(counter, int) or 0
 
     def add_write(self, write: PendingWrite) -> None:
         """Add a pending write, whose sequence number is the next one.
@@ -227,6 +254,10 @@ class Local:
         """
         self.writes.add(write)
         self._pending.setdefault((write.name, write.key), []).append(write.seq)
+
+    def absorb_write(self, write: PendingWrite) -> None:
+        """Replace the pending write with the same sequence number, which is the newest of its record."""
+        self.writes.replace(write.seq, write)
 
     def change_write(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
         """Change fields of a pending write, durably, and return it."""

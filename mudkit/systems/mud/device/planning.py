@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from typing import Final, NamedTuple
+from collections import Counter, defaultdict
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from mudkit.systems.mud.policies.utility import Plan, PlanSource, Utility, best, freshness
+from mudkit.systems.mud.policies.utility import InContext, Plan, PlanSource, Query, Utility, best, freshness
+from mudkit.wire import Fields
 
 
 class _Network(NamedTuple):
@@ -36,6 +37,10 @@ _DEFAULT_ANSWER_KB: Final = 1.0
 _MIN_OUTAGE_S: Final = 60.0
 _PRIOR_S: Final = 600.0
 """Assumed interval between changes of a table before anything is known of it."""
+_READ_PRIOR_S: Final = 600.0
+"""Assumed interval between reads of a table; a device that reads seldom does not know that others do."""
+DELAYS_S: Final = (0.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Delays of a write that are weighed: 10 and 30 minutes are those of Mobius 7.3."""
 _NOTHING_IS_FRESH: Final = freshness(0.0)
 
 
@@ -57,6 +62,10 @@ class Planner:
         self._answer_kb: dict[str, float] = {}
         self._changes: defaultdict[str, int] = defaultdict(int)
         self._watched_s: defaultdict[str, float] = defaultdict(float)
+        self._since_us: int | None = None
+        """Time of the first read or write."""
+        self._reads: Counter[str] = Counter()
+        self._writes = 0
 
     # -- observations
 
@@ -82,7 +91,46 @@ class Planner:
         self._changes[table] += has_changed
         self._watched_s[table] += age_s
 
+    def record_read(self, now_us: int, table: str) -> None:
+        """Count a read of the device, for the rate of reads of a table."""
+        self._since_us = now_us if self._since_us is None else self._since_us
+        self._reads[table] += 1
+
+    def record_write(self, now_us: int) -> None:
+        """Count a write of the device, with which others share a wake-up of the radio."""
+        self._since_us = now_us if self._since_us is None else self._since_us
+        self._writes += 1
+
     # -- plans
+
+    def write_plans(self, now_us: int, table: str) -> list[Plan]:
+        """Return the plans to send a write after each of :data:`DELAYS_S`, with estimated losses and costs.
+
+        Reads of the table and writes of the device come at random times, at constant rates.
+        """
+        assert self._since_us is not None
+        for_s = (now_us - self._since_us) / 1e6 + _READ_PRIOR_S
+        per_s = max((self._reads[table] + 1) / for_s, 1.0 / _READ_PRIOR_S)
+        network = _NETWORKS.get(self.network, _NETWORKS[_UNKNOWN])
+        now = self.remote_plan(now_us, table)
+        plans: list[Plan] = []
+        for delay_s in DELAYS_S:
+            missed_share = 1.0 - math.exp(-per_s * delay_s)
+            together = 1.0 + delay_s * self._writes / for_s
+            asleep_mj = _REQUEST_KB * network.mj_per_kb + network.wake_mj / together
+            plans.append(
+                Plan(
+                    source="local" if delay_s else "remote",
+                    age_s=delay_s,
+                    latency_s=now.latency_s + delay_s - missed_share / per_s,
+                    completeness=1.0 - missed_share,
+                    changed_share=missed_share,
+                    size_kb=_REQUEST_KB,
+                    radio_mj=asleep_mj if delay_s or not self._is_awake(now_us, network)
+                    else _REQUEST_KB * network.mj_per_kb,
+                )
+            )  # fmt: skip
+        return plans
 
     def choose_source(
         self, now_us: int, table: str, utility: Utility | None, cached: Answerable | None
@@ -139,8 +187,8 @@ class Planner:
         network = _NETWORKS.get(self.network, _NETWORKS[_UNKNOWN])
         size_kb = _REQUEST_KB + self._answer_kb.get(table, _DEFAULT_ANSWER_KB)
         latency_s = network.round_trip_s + size_kb / network.kb_per_s
-        is_awake = self._used_us is not None and now_us - self._used_us < network.tail_s * 1e6
-        radio_mj = size_kb * network.mj_per_kb + (0.0 if is_awake else network.wake_mj)
+        wake_mj = 0.0 if self._is_awake(now_us, network) else network.wake_mj
+        radio_mj = size_kb * network.mj_per_kb + wake_mj
         source: PlanSource = "remote"
         if self._down_since_us is not None:
             source = "wait"
@@ -148,7 +196,36 @@ class Planner:
             latency_s += max(_MIN_OUTAGE_S, (now_us - self._down_since_us) / 1e6)
         return Plan(source, 0.0, latency_s, 1.0, 0.0, changed_share, size_kb, radio_mj)
 
+    def _is_awake(self, now_us: int, network: _Network) -> bool:
+        """Return whether the radio is still awake after the last message."""
+        return self._used_us is not None and now_us - self._used_us < network.tail_s * 1e6
+
+    def network_now(self) -> str | None:
+        """Return the name of the network; None: there is none."""
+        return self.network if self._down_since_us is None else None
+
     def changed_share(self, table: str, age_s: float) -> float:
         """Return the probability that a table has changed after some time, at a constant rate."""
         rate = (self._changes[table] + 1) / (self._watched_s[table] + _PRIOR_S)
         return 1.0 - math.exp(-rate * max(age_s, 0.0))
+
+
+class UtilityWrites:
+    """Write policy of a client without one: the write's utility weighs what readers lose by a delay.
+
+    See :class:`~mudkit.systems.mud.policies.utility.Plan`. A write without a utility is sent at once.
+    """
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
+        """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
+        utility, now_us = cast("Utility | None", write.get("utility")), cast("int", context["now_us"])
+        if utility is None:
+            return None
+        self._planner.record_write(now_us)
+        table = str(write["name"])
+        query = Query(table, None, str(write["type"]), cast("Fields", write.get("reader", {})), utility)
+        seen = InContext(utility, query, {**context, "network": self._planner.network_now()})
+        return best(self._planner.write_plans(now_us, table), seen).age_s or None

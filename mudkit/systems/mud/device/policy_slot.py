@@ -19,7 +19,8 @@ from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
-from mudkit.systems.mud.policies.policies import NEVER, Cached, Now, Query, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.policies import NEVER, Cached, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.units import US_PER_S, distance_km, solar_time
 from mudkit.wire import Fields
 
@@ -34,7 +35,7 @@ class ShippedPolicy(Generic[_P]):
     Parameters
     ----------
     fallback : ReadPolicy or WritePolicy, optional
-        Policy until the first one arrives; by default a read's utility decides, and writes go at once.
+        Policy until the first one arrives; by default the utility of a read or write decides.
     """
 
     fallback: _P | None = None
@@ -134,9 +135,9 @@ class ShippedReads:
 class ShippedWrites:
     """Write policy that evaluates the artefact in a slot; ``until`` decides before there is one."""
 
-    def __init__(self, slot: PolicySlot, until: WritePolicy | None) -> None:
+    def __init__(self, slot: PolicySlot, until: WritePolicy) -> None:
         self._slot = slot
-        self._until = Now() if until is None else until
+        self._until = until
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""

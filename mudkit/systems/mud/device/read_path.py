@@ -23,7 +23,7 @@ result says whether records may be missing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,13 +35,20 @@ from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
-from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
+from mudkit.systems.mud.device.connection import (
+    Answer,
+    Connection,
+    PendingAsk,
+    PendingRead,
+    ReadAnswer,
+    error_in,
+)
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
-from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
-from mudkit.systems.mud.policies.utility import Plan, freshness
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -58,6 +65,18 @@ READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 def query_of(read: Read) -> Query:
     """Return what policies see of a read: its query."""
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
+
+
+def check_options(read: Read) -> None:
+    """Raise ParameterError for options of a read that exclude each other."""
+    if read.aggregate is not None and read.selection is not None:
+        raise ParameterError(
+            "Aggregates are of all records, not of a selection.",
+            where="aggregate",
+            found="columns, order or limit beside it",
+            expected="one of both",
+            remedy="leave columns, order and limit out",
+        )
 
 
 class ReadPath:
@@ -90,17 +109,10 @@ class ReadPath:
         """Answer a read from the local store, or request it."""
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
+        check_options(read)
         if aggregates is not None and kind != "committed":
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
-            )
-        if aggregates is not None and read.selection is not None:
-            raise ParameterError(
-                "Aggregates are of all records, not of a selection.",
-                where="aggregate",
-                found="columns, order or limit beside it",
-                expected="one of both",
-                remedy="leave columns, order and limit out",
             )
         self._access.check_table_access(now_us, name)
         if (
@@ -152,7 +164,8 @@ class ReadPath:
         key, data, utility, age_s = row.key, row.data, read.utility, self._cache.age_s(now_us, name, row)
         if utility is None or not utility.is_best(age_s):
             quality = Answerable(age_s, 1.0, 0.0)
-            if self._planner.choose_source(now_us, name, utility, quality) != "local":
+            seen = self.utility_in_context(now_us, query_of(read))
+            if self._planner.choose_source(now_us, name, seen, quality) != "local":
                 return ()
         hashed = self._local.hash_of(name, key, data)
         described = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": hashed}
@@ -167,6 +180,37 @@ class ReadPath:
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
         """Request the answer to a query that no caller waits for, so that it is cached."""
         return self._request_answer(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
+
+    def read_for(
+        self,
+        now_us: int,
+        query: Query,
+        read: Read,
+        then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]],
+    ) -> Sequence[Effect]:
+        """Answer a query, as a read would be, to a function in place of a caller."""
+        try:
+            self._access.check_table_access(now_us, query.table)
+        except MudkitError as error:
+            return then(now_us, error)
+        keys = keys_of(query.predicate)
+        pending = PendingRead(None, query, keys, read.latest, None, read.offline, then=then)
+        return self._answer(now_us, pending)
+
+    def complete_joined(
+        self,
+        now_us: int,
+        op_id: int,
+        read: Read,
+        versions: Mapping[str, Version],
+        remote: Collection[str],
+        *,
+        is_complete: bool,
+    ) -> Sequence[Effect]:
+        """Complete a read with versions that were chosen on the device."""
+        return self._build_results(
+            now_us, op_id, read.table, versions, remote, read.selection, is_complete=is_complete
+        )
 
     def refuse_waiting(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
         """Complete the reads that wait for writes with an error: those writes wait for another token."""
@@ -218,7 +262,8 @@ class ReadPath:
             )
         if decided is None:
             quality = None if cached is None else cached.quality
-            decided = self._planner.choose_source(now_us, query.table, query.utility, quality)
+            seen = self.utility_in_context(now_us, query)
+            decided = self._planner.choose_source(now_us, query.table, seen, quality)
             if decided == "remote":
                 pending = self._find_covered(now_us, pending)
         if decided == "local" and cached is not None:
@@ -246,9 +291,18 @@ class ReadPath:
             return pending
         covered, share = best
         age_s = (now_us - covered.at_us) / 1e6
-        if not self._planner.prefers_rest(now_us, query.table, query.utility, age_s, share):
+        seen = self.utility_in_context(now_us, query)
+        assert seen is not None
+        if not self._planner.prefers_rest(now_us, query.table, seen, age_s, share):
             return pending
         return replace(pending, covered=covered)
+
+    def utility_in_context(self, now_us: int, query: Query) -> Utility | None:
+        """Return the utility of a query, whose plans show it the query and the context; None: it has none."""
+        if query.utility is None:
+            return None
+        context = {**self.context, "now_us": now_us, "network": self._planner.network_now()}
+        return InContext(query.utility, query, context)
 
     def _complete_locally(self, now_us: int, pending: PendingRead, cached: CachedAnswer) -> Sequence[Effect]:
         """Complete a read with an answer from the local store."""
@@ -257,7 +311,6 @@ class ReadPath:
 
     def _fail_offline(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Complete a read, which is not to wait for a network, with an error."""
-        assert pending.op_id is not None
         error = NoNetwork(
             "The device has no network, and this read is not to wait for one.",
             where=f"table {pending.query.table!r}",
@@ -265,7 +318,14 @@ class ReadPath:
             expected="a network, or an answer on the device that the read's policy or utility accepts",
             remedy="read with offline='answer' for what the device holds, or with a utility: freshness(600)",
         )
-        return [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
+        return self._fail(now_us, pending, error)
+
+    def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
+        """Complete a read with an error, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, error)
+        failed = [] if pending.op_id is None else [Complete(pending.op_id, error=error)]
+        return [*failed, *self._resume_waiting(now_us, pending)]
 
     def await_network(self) -> Sequence[Effect]:
         """Allow reads in flight a moment after the network was lost: another one may take its place."""
@@ -356,9 +416,7 @@ class ReadPath:
         """Process the complete answer of the cloud: store the versions, and complete the read."""
         error = error_in(last)
         if error is not None:
-            problem = decode_error(error)
-            failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
-            return [*failed, *self._resume_waiting(now_us, pending)]
+            return self._fail(now_us, pending, decode_error(error))
         assert isinstance(last, PartsComplete)
         covered = pending.covered
         query, name = pending.query if covered is None else covered.rest, pending.query.table
@@ -431,7 +489,7 @@ class ReadPath:
             try:
                 self._put_pending(pending, versions)
             except PredicateError as problem:
-                return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
+                return self._fail(now_us, pending, problem)
         return self._complete(now_us, pending, versions, remote)
 
     def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
@@ -473,6 +531,8 @@ class ReadPath:
         is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read with versions, and continue what waited for it."""
+        if pending.then is not None:
+            return pending.then(now_us, ReadAnswer(versions, remote, is_complete))
         if pending.op_id is None:
             return ()
         effects = self._build_results(
@@ -592,7 +652,8 @@ class Prefetching:
         due_us = max(habit.last_us + gap_us - now_us, 0.0)
         then_us = now_us + round(due_us)
         cached = self._cache.find_answer(then_us, query, keys_of(query.predicate), only_pending=False)
-        utility = query.utility if query.utility is not None else freshness(0.0)
+        seen = self._reads.utility_in_context(now_us, query)
+        utility = freshness(0.0) if seen is None else seen
         plans = self._planner.plans(now_us, query.table, utility, None if cached is None else cached.quality)
         changed = self._planner.changed_share(query.table, due_us / 1e6)
         fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)

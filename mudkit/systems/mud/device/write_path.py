@@ -3,10 +3,15 @@
 Rules (Mobius 4.2):
 
 =================  ==================================================================================
-write, delete      stage 1: stored as pending, durably
-head of a record   stage 2: sent as soon as nothing blocks it; the other writes of the record wait. A
-                   write made after a committed_wio read waits for its answer: the read must not see it
-committed          the version of the store is stored; the next write of the record is based on it
+write, delete      stage 1: stored as pending, durably. A blind one absorbs the newest write of its
+                   record, if that is blind, too, and was never sent: both have the version of the
+                   later one. No committed_wio read may come between them
+head of a record   stage 2: sent as soon as nothing blocks it, with the writes of the record that wait
+                   behind it: each names the one that it follows. A write made after a committed_wio
+                   read waits for its answer: the read must not see it
+link is up         what waited for it goes in as few messages as fit the window
+committed          the version of the store is stored; the next write of the record is based on it. An
+                   answer that comes before that of an earlier write of the record waits for it
 conflict           the pending write is removed and the store's version is stored, if it is visible;
                    conditional writes based on it conflict, too
 refused            the write is removed, with the reason; conditional writes based on it conflict
@@ -19,7 +24,7 @@ due                a delay is over: all delayed writes go in the same message, e
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -28,8 +33,9 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
-from mudkit.systems.mud.device.connection import Connection, PendingRead, Writing, error_in
+from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.device.planning import UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.result import Conflict
@@ -38,6 +44,7 @@ from mudkit.wire import Fields, as_wire
 
 DUE: Final = "due"
 WriteType: TypeAlias = Literal["blind", "conditional"]
+_Due: TypeAlias = int | Literal["never"] | None
 WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
@@ -66,6 +73,10 @@ class ReadOrder:
             last < write.seq and self.concerns(read, write) for read, last in self._reads.values()
         )
 
+    def is_between(self, first: PendingWrite, then: PendingWrite) -> bool:
+        """Return whether an unanswered read was made after one write of a record, and before another."""
+        return any(first.seq <= last and self.concerns(read, then) for read, last in self._reads.values())
+
     def concerns(self, read: PendingRead, write: PendingWrite) -> bool:
         """Return whether a write is on a partition that a read concerns."""
         if write.name != read.query.table:
@@ -79,9 +90,10 @@ class ReadOrder:
 class WritePath:
     """Writes of one client.
 
-    Only the head of a record, its oldest pending write, is sent. A head that is not in flight is delayed by
-    the policy, blocked by a read, or blocked by its token; each is checked again when that changes, so that
-    the cost of an answer does not grow with the number of pending writes.
+    The head of a record, its oldest pending write, is sent, and with it those that wait behind it. A head
+    that is not in flight is delayed by the policy, blocked by a read, or blocked by its token; each is
+    checked again when that changes, so that the cost of an answer does not grow with the number of pending
+    writes.
     """
 
     def __init__(
@@ -92,9 +104,14 @@ class WritePath:
         self._connection = connection
         self._policy = policy
         self._order = order
-        self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
-        self._begun: set[int] = set()
-        """Heads that the connection has, sent or not."""
+        self._calls: dict[int, list[int]] = {}
+        """Calls by sequence number, first those whose writes were absorbed; they end with the machine."""
+        self._begun: dict[int, PendingAsk] = {}
+        """Requests of the writes that the connection has, sent or not, by sequence number."""
+        self._unsent: set[int] = set()
+        """Writes of this start that were never sent: no server has them, nor the network."""
+        self._early: dict[int, WriteOutcome | RequestRefused] = {}
+        """Answers that came before that of an earlier write of their records."""
         self._new: set[int] = set(local.oldest_seqs())
         """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
@@ -127,9 +144,12 @@ class WritePath:
             table=self._local.table_number_of(name),
         )  # fmt: skip
         write = self._set_due(now_us, write, operation, context)
-        self._local.add_write(write)
-        self._calls[seq] = op_id
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
+        if before is not None and self._can_absorb(write, before):
+            return (written, *self._absorb(now_us, op_id, write, before))
+        self._local.add_write(write)
+        self._calls[seq] = [op_id]
+        self._unsent.add(seq)
         if before is not None:
             return (written,)
         self._new.add(seq)
@@ -159,19 +179,32 @@ class WritePath:
                 begun.append(write)
                 is_due = is_due or write.due_us is not None
         self._new.clear()
-        if not is_due:
-            effects: list[Effect] = []
-            for write in begun:
-                effects += self._send_write(now_us, write)
-            if self._delayed:
-                effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
-            return effects
-        # A delay is over: the delayed writes go in the same message.
-        waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
-        begun += [self._local.writes[seq] for seq in waiting]
-        self._begun.update(write.seq for write in begun)
-        together = [(Writing(write.seq), self.build_request(write.seq)) for write in begun]
-        return self._connection.send_together(now_us, together)
+        if is_due:  # a delay is over: the delayed writes go in the same message
+            waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
+            begun += [self._local.writes[seq] for seq in waiting]
+        asks: list[PendingAsk] = []
+        for write in begun:
+            asks += [self._begin(write), *self._begin_following(now_us, write, are_due=is_due)]
+        effects = [*self.send(now_us, asks)]
+        if self._delayed:
+            effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
+        return effects
+
+    def send(self, now_us: int, asks: Iterable[PendingAsk]) -> Sequence[Effect]:
+        """Send writes that the connection has, as of now, in as few messages as fit the window."""
+        return self._connection.send_writes(now_us, asks, self._build_sent)
+
+    def begin_waiting(self, now_us: int) -> None:
+        """Pass the writes that wait behind one that the connection has to it, before a link is used."""
+        begun = (self._local.writes[seq] for seq in sorted(self._begun))
+        for last in {(write.name, write.key): write for write in begun}.values():
+            self._begin_following(now_us, last, are_due=False)
+
+    def forget_early_answers(self) -> None:
+        """Forget the answers that came early, so that their writes are sent again: their log is gone."""
+        for seq in self._early:
+            del self._begun[seq]
+        self._early.clear()
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
         """Check again the writes that waited for a read which is answered now; send what nothing blocks."""
@@ -202,11 +235,13 @@ class WritePath:
         """Build the request of a pending write as of now."""
         writes = self._local.writes
         write, named, first = writes[seq], writes.item_id(seq), writes.item_id(writes.first_seq)
+        follows = None if write.after is None or write.after not in writes else writes.item_id(write.after)
         return WriteRequest(
             name=write.name, table=write.table, key=write.key, type=write.type, data=write.data,
             predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=named.number,
             first=first.number if first.incarnation == named.incarnation else 1,
             incarnation=named.incarnation,
+            follows=UNSET if follows is None else follows.number, absorbed=write.absorbed or UNSET,
         )  # fmt: skip
 
     def receive_outcome(
@@ -214,20 +249,28 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[seq]
-        self._begun.discard(seq)
         error = error_in(answer)
-        if error is not None:
-            problem = decode_error(error)
-            if isinstance(problem, TokenExpired):
-                return self._hold_back(write, problem)
-            effects = self._fail(write, problem, None)
+        problem = None if error is None else decode_error(error)
+        head = self._local.oldest_write(write.name, write.key)
+        assert head is not None
+        if isinstance(problem, TokenExpired):
+            return self._hold_back(write, problem)
+        if head.seq != seq:
+            self._early[seq] = answer
+            return ()
+        del self._begun[seq]
+        if problem is not None:
+            effects = self._fail(now_us, write, problem, None)
         elif isinstance(answer, WriteOutcome) and answer.ver is not UNSET:
             effects = self._store_committed(now_us, write, answer, answer.ver)
         else:
             assert isinstance(answer, WriteOutcome)
             effects = self._store_conflict(now_us, write, answer)
-        if (head := self._local.oldest_write(write.name, write.key)) is not None:
-            self._new.add(head.seq)
+        if (head := self._local.oldest_write(write.name, write.key)) is None:
+            return effects
+        if (early := self._early.pop(head.seq, None)) is not None:
+            return [*effects, *self.receive_outcome(now_us, head.seq, early)]
+        self._new.add(head.seq)
         return effects
 
     # -- inside
@@ -240,7 +283,8 @@ class WritePath:
 
     def _set_due(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:
         """Return a write with the time at which the write policy has it sent."""
-        if isinstance(self._policy, Now):
+        weighs = isinstance(self._policy, UtilityWrites)
+        if isinstance(self._policy, Now) or (weighs and operation.utility is None):
             return write
         seen = {**as_wire(write), "utility": operation.utility}
         delay = self._policy.delay(seen, {**context, "now_us": now_us})
@@ -259,20 +303,73 @@ class WritePath:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
             insort(self._delayed, (write.due_us, seq))
-        elif write.lacks_token and self._connection.has_expired(now_us):
+        elif self._lacks_token(now_us, write):
             self._without_token.add(seq)
         else:
-            return self._local.change_write(write, lacks_token=False) if write.lacks_token else write
+            return write
         return None
 
-    def _send_write(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
+    def _begin(self, write: PendingWrite) -> PendingAsk:
         """Pass a write to the connection; without a link or room in the window it waits there."""
-        self._begun.add(write.seq)
-        ask = self._connection.add_request(Writing(write.seq))
-        if not self._connection.admit(ask):
+        if write.lacks_token:
+            self._local.change_write(write, lacks_token=False)
+        ask = self._begun[write.seq] = self._connection.add_request(Writing(write.seq))
+        return ask
+
+    def _begin_following(self, now_us: int, write: PendingWrite, *, are_due: bool) -> list[PendingAsk]:
+        """Pass the writes of a record that wait behind one that the connection has to it, while they may go.
+
+        They may go with it if they were made in the same incarnation, and nothing blocks them. ``are_due``:
+        the delay of one that goes is over, so that others may go whose delay is not.
+        """
+        asks: list[PendingAsk] = []
+        incarnation = self._local.writes.item_id(write.seq).incarnation
+        for following in self._local.writes_after(write):
+            if (
+                following.seq in self._begun
+                or self._local.writes.item_id(following.seq).incarnation != incarnation
+                or self._order.blocks(following)
+                or following.due_us == NEVER
+                or (following.due_us is not None and following.due_us > now_us and not are_due)
+                or self._lacks_token(now_us, following)
+            ):
+                break
+            asks.append(self._begin(following))
+        return asks
+
+    def _lacks_token(self, now_us: int, write: PendingWrite) -> bool:
+        """Return whether a write waits for another token than the one of now."""
+        return write.lacks_token and self._connection.has_expired(now_us)
+
+    def _build_sent(self, ask: PendingAsk) -> WriteRequest:
+        """Build the request of a write that is sent now; nothing absorbs it from now on."""
+        assert isinstance(ask.work, Writing)
+        self._unsent.discard(ask.work.seq)
+        return self.build_request(ask.work.seq)
+
+    def _can_absorb(self, write: PendingWrite, before: PendingWrite) -> bool:
+        """Return whether a write makes the newest one of its record needless, which nobody has seen."""
+        return (
+            write.type == before.type == "blind"
+            and before.seq in self._unsent
+            and write.table == before.table
+            and not self._order.is_between(before, write)
+        )
+
+    def _absorb(self, now_us: int, op_id: int, write: PendingWrite, before: PendingWrite) -> Sequence[Effect]:
+        """Store a write in the place of the one that it absorbs, and send it as early as that one."""
+        due_us = _earlier(write.due_us, before.due_us)
+        write = replace(
+            write, seq=before.seq, after=before.after, due_us=due_us, absorbed=before.absorbed + 1
+        )
+        self._local.absorb_write(write)
+        self._calls[write.seq].append(op_id)
+        head = self._local.oldest_write(write.name, write.key)
+        if head is None or head.seq != write.seq or due_us == before.due_us or write.seq in self._begun:
             return ()
-        ask.request = self.build_request(write.seq)
-        return self._connection.send(now_us, ask)
+        self._delayed = [delayed for delayed in self._delayed if delayed[1] != write.seq]
+        self._new.add(write.seq)
+        return self.advance(now_us)
 
     def _store_committed(
         self, now_us: int, write: PendingWrite, answer: WriteOutcome, ver: int
@@ -296,9 +393,15 @@ class WritePath:
         return self._complete_call(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
-        """Keep a write until there is a valid token; there may be one by now."""
-        self._local.change_write(write, lacks_token=True)
-        self._new.add(write.seq)
+        """Keep a write until there is a valid token; there may be one by now.
+
+        One that waits behind another write of its record goes with that one.
+        """
+        del self._begun[write.seq]
+        head = self._local.oldest_write(write.name, write.key)
+        if head is not None and head.seq == write.seq:
+            self._local.change_write(write, lacks_token=True)
+            self._new.add(write.seq)
         return ()
 
     def _store_conflict(self, now_us: int, write: PendingWrite, answer: WriteOutcome) -> Sequence[Effect]:
@@ -310,7 +413,7 @@ class WritePath:
             self._record_seen(name, answer)
         elif answer.table is not UNSET:
             self._hold(name, HeldRow.of(row, answer.table, now_us), answer)
-        return self._fail(write, Conflict(
+        return self._fail(now_us, write, Conflict(
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
             found="no visible record" if row is None else f"version {row.ver}",
             expected=f"version {write.replaces}" if write.replaces else "no record",
@@ -333,8 +436,10 @@ class WritePath:
         if answer.table is not UNSET and answer.partition is not UNSET and answer.lsn is not UNSET:
             self._local.record_seen(name, answer.table, answer.partition, answer.lsn)
 
-    def _fail(self, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
-        """Remove a write without effect, and the conditional writes based on it."""
+    def _fail(
+        self, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
+    ) -> Sequence[Effect]:
+        """Remove a write without effect, and the conditional writes based on it, which have none either."""
         self._local.remove_write(write)
         effects = [*self._complete_call(write, None if row is None else row.ver, error)]
         following = self._local.oldest_write(write.name, write.key)
@@ -353,18 +458,34 @@ class WritePath:
             )
             write = following
             self._local.remove_write(write)
-            effects += self._complete_call(write, None, error)  # it was not sent, and has no version
+            self._early.pop(write.seq, None)
+            if (ask := self._begun.pop(write.seq, None)) is not None:
+                effects += self._connection.withdraw(now_us, ask)
+            effects += self._complete_call(write, None, error)  # it has no version
             following = self._local.oldest_write(write.name, write.key)
         return effects
 
     def _complete_call(
         self, write: PendingWrite, version: int | None, error: MudkitError | None = None
     ) -> Sequence[Effect]:
-        """Complete the call of a write; a caller of a former start no longer waits."""
-        op_id = self._calls.pop(write.seq, None)
-        if op_id is None:
-            return ()
-        return Record("operations", {"op_id": op_id, "version": version}), Complete(op_id, version, error)
+        """Complete the calls of a write and of those that it has absorbed; no caller outlives its start."""
+        self._unsent.discard(write.seq)
+        effects: list[Effect] = []
+        for op_id in self._calls.pop(write.seq, ()):
+            effects += (
+                Record("operations", {"op_id": op_id, "version": version}),
+                Complete(op_id, version, error),
+            )
+        return effects
+
+
+def _earlier(due_us: _Due, other_us: _Due) -> _Due:
+    """Return the earlier of two times at which writes are due; None: at once."""
+    if due_us is None or other_us is None:
+        return None
+    if due_us == NEVER or other_us == NEVER:
+        return other_us if due_us == NEVER else due_us
+    return min(due_us, other_us)
 
 
 def _fields_of(version: PendingWrite | HeldRow | Row | None) -> Fields | None:

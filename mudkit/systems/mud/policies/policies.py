@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol
 
-import msgspec
-
 from mudkit.checks import Range, check_arguments, number
-from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
-from mudkit.systems.mud.policies.utility import Utility, freshness
+from mudkit.systems.mud.policies.utility import Query, freshness
 from mudkit.units import distance_km
 from mudkit.wire import Fields
 
@@ -23,16 +20,6 @@ NEVER: Final = "never"
 """Delay of a write that stays on the device until a read needs it."""
 MAX_DELAY_S: Final = 1e9
 """Longest delay of a write in seconds: more than 30 years."""
-
-
-class Query(msgspec.Struct, frozen=True):
-    """A read as a policy sees it."""
-
-    table: str
-    predicate: Predicate | None
-    type: str
-    reader: Fields
-    utility: Utility | None
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,27 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
+from mudkit.predicates import Predicate
+from mudkit.wire import Fields
 
 _FRESH_WORTH_S: Final = 1e9
 """Longer than anybody waits."""
 
 PlanSource: TypeAlias = Literal["local", "rest", "remote", "wait"]
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A read as a policy sees it, or a write as a utility does."""
+
+    table: str
+    predicate: Predicate | None
+    type: str
+    reader: Fields
+    utility: Utility | None
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -44,6 +57,17 @@ class Plan(msgspec.Struct, frozen=True):
         Bytes sent and received, in kB.
     radio_mj : float
         Energy of the radio, in mJ.
+    query : Query or None
+        The read; for a write its table, type and reader, with no predicate. None: it is unknown.
+    context : mapping
+        State of the device, such as ``battery``, with the time of its clock as ``now_us``, and ``network``,
+        the name of its network, None without one.
+
+    A plan for a write sends it after a delay. Then ``source`` is ``remote`` without a delay, and else
+    ``local``, ``age_s`` is the delay, and ``changed_share`` the probability that a reader asks before the
+    write is sent, whose answer lacks it: ``completeness`` is the rest. ``latency_s`` adds how long the first
+    reader would have to wait for it, as expected, and ``radio_mj`` has a share of a wake-up, with the writes
+    that are made in the meantime.
     """
 
     source: PlanSource
@@ -54,12 +78,15 @@ class Plan(msgspec.Struct, frozen=True):
     changed_share: float = 0.0
     size_kb: float = 0.0
     radio_mj: float = 0.0
+    query: Query | None = None
+    context: Fields = msgspec.field(default_factory=dict)
 
 
 class Utility:
     """``value - cost`` of a plan; a subclass overrides one or both.
 
-    Utilities can be added, and multiplied by a number.
+    Utilities can be added, and multiplied by a number. Those of one's own see the query and the context of
+    the device in the plan: ``plan.context.get("battery")``.
 
     Examples
     --------
@@ -158,6 +185,37 @@ class _Scaled(Utility):
     def cost(self, plan: Plan) -> float:
         """See :class:`Utility`: that of the part, times the factor."""
         return self.factor * self.part.cost(plan)
+
+
+@dataclass(frozen=True)
+class InContext(Utility):
+    """Utility of a query in a context, which its plans have."""
+
+    part: Utility
+    query: Query
+    context: Fields
+
+    @property
+    def weighs_completeness(self) -> bool:
+        """See :class:`Utility`: as the part does."""
+        return self.part.weighs_completeness
+
+    @property
+    def most(self) -> float:
+        """See :class:`Utility`: that of the part."""
+        return self.part.most
+
+    def is_best(self, age_s: float) -> bool:
+        """See :class:`Utility`: as the part says."""
+        return self.part.is_best(age_s)
+
+    def value(self, plan: Plan) -> float:
+        """See :class:`Utility`: that of the part, for the plan with both."""
+        return self.part.value(replace(plan, query=self.query, context=self.context))
+
+    def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: that of the part, for the plan with both."""
+        return self.part.cost(replace(plan, query=self.query, context=self.context))
 
 
 @dataclass(frozen=True)

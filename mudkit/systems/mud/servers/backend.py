@@ -10,9 +10,14 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and returned to every duplicate. A write whose token has expired is not
                applied, so that the client can send it again with another token. A write whose result
-               the client has acknowledged is refused: a restored client sends it again
+               the client has acknowledged is refused: a restored client sends it again; so is one that
+               came after it had absorbed another, and comes as it was before. A write that follows
+               another one is based on its result; without that it is not applied, and its client
+               repeats it
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
+any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
+               those that are older than this and that all followers have acknowledged
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
@@ -20,6 +25,12 @@ LogAck         acknowledgement of a follower; entries are retransmitted until th
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know
 =============  ======================================================================================
+
+Mobius 4.1 collects what is kept of deleted records when all replicas are up to date. Without a tombstone the
+record does not come back either: late copies of writes are known by their names, a conditional write of a
+version before the delete finds none, and a record that is inserted again gets the position of the log as its
+version, which is greater than that of any version before. A device needs the tombstone while older versions
+may be on their way: ``keep_deleted_us`` is longer than messages wait anywhere.
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it arrives, also
 after a crash. Results of a client's writes are stored by incarnation and number until the client acknowledges
@@ -46,6 +57,7 @@ from mudkit.systems.mud.messages import (
     BACK_END_FROM_REPLICA,
     Administer,
     Administered,
+    CollectEntry,
     Describe,
     Described,
     DropEntry,
@@ -88,11 +100,22 @@ _Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | Foll
 
 
 class BackEnd:
-    """Machine of the master; ``processors`` and ``replicas`` follow the log."""
+    """Machine of the master; ``processors`` and ``replicas`` follow the log.
+
+    Tombstones are kept for ``keep_deleted_us`` at least.
+    """
 
     def __init__(
-        self, ports: Ports, gateways: Sequence[str], processors: Sequence[str], replicas: Sequence[str]
+        self,
+        ports: Ports,
+        gateways: Sequence[str],
+        processors: Sequence[str],
+        replicas: Sequence[str],
+        keep_deleted_us: int,
     ) -> None:
+        self._keep_deleted_us = keep_deleted_us
+        self._collects_us = 0
+        """Time of the next collection of tombstones."""
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck]
@@ -139,6 +162,10 @@ class BackEnd:
             self._lineage = continue_lineage(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
+        return [*self._collect_tombstones(now_us), *self._handle(now_us, event)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Handle an event, as listed above."""
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
@@ -241,27 +268,31 @@ class BackEnd:
         writer = f"{write.client}\n{app}\n{user}"
         client = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {client}", int) or 0
-        result = self._results(client).get(str(write.number))
+        known = self._results(client)
+        result = known.get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
                 return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
             if write.token_error is not None:  # not applied: the client sends it with another token
                 return (_build_outcome(write, WriteResult(error=write.token_error)),)
+            based = _base_on_followed(write, known, first)
+            if based is None:
+                return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            result = self._decide(now_us, write)
+            result = replace(self._decide(now_us, based), absorbed=write.absorbed)
             if not first:
                 self._begin_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
-            results = {
-                number: stored for number, stored in self._results(client).items() if int(number) >= first
-            }
+            results = {number: stored for number, stored in known.items() if int(number) >= first}
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
             self._store.put(f"known {client}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
+        elif result.absorbed != write.absorbed:  # of a client that was restored from a backup
+            return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
         return (_build_outcome(write, result), *pushed)
 
     def _begin_incarnation(self, writer: str, incarnation: str) -> None:
@@ -303,8 +334,10 @@ class BackEnd:
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
         # If the writer cannot see the current version, the new one is not the next number, which would
-        # reveal how often others have written. The log position exceeds the version of any record.
-        is_known = row is None or is_shown or write.replaces == version
+        # reveal how often others have written. The log position exceeds the version of any record, also of
+        # one whose tombstone was removed.
+        is_collected = row is None and self._store.get(_collected_key(table.name)) is not None
+        is_known = (row is None and not is_collected) or is_shown or write.replaces == version > 0
         new = Row(
             key=write.key,
             ver=version + 1 if is_known else lsn,
@@ -382,6 +415,7 @@ class BackEnd:
             table.check_owner(claims)
             if message.op == "drop":
                 self._store.delete(f"table {name}")
+                self._store.delete(_collected_key(name))
                 for key in self._store.keys(f"row\n{name}\n"):
                     self._store.delete(key)
                 self._append_to_log(DropEntry(lsn, name))
@@ -398,6 +432,23 @@ class BackEnd:
         self._store.put(f"log {entry.lsn:015d}", entry)
         self._store.put("lsn", entry.lsn)
         self._copy.apply(entry)
+
+    def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
+        """Remove the tombstones that are old enough and that all followers have, at most once a period."""
+        if now_us < self._collects_us:
+            return ()
+        self._collects_us = now_us + self._keep_deleted_us // 7
+        acked_lsn, before_us = min(self._acked_lsns.values()), now_us - self._keep_deleted_us
+        lsn = self._copy.lsn
+        for table in list(self._copy.tables.values()):
+            rows = [row for row in self._copy.tombstones(table, acked_lsn) if row.ts_us < before_us]
+            if rows:
+                for row in rows:
+                    self._store.delete(f"row\n{table.name}\n{row.key}")
+                until_lsn = max(row.lsn for row in rows)
+                self._store.put(_collected_key(table.name), until_lsn)
+                self._append_to_log(CollectEntry(self._copy.lsn + 1, table.name, until_lsn))
+        return () if self._copy.lsn == lsn else self._push_to_followers_at(now_us, lsn)
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
         """Send new entries to the followers that have all earlier ones; others have entries in flight."""
@@ -434,12 +485,36 @@ class BackEnd:
         return () if was_known else self._push(now_us, [follower])
 
 
+def _base_on_followed(
+    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
+) -> RoutedWrite | None:
+    """Return a write with the version of the one that it follows; None: that one is not decided yet.
+
+    ``results`` are the unacknowledged ones of its client. One before ``first`` is acknowledged: the client
+    sends a conditional write that follows it again, with the version.
+    """
+    if write.follows is UNSET:
+        return write
+    followed = results.get(str(write.follows))
+    if followed is None:
+        return write if write.type == "blind" and write.follows < first else None
+    if followed.ver is UNSET:
+        return replace(write, replaces=None)
+    assert isinstance(followed.table, int)
+    return replace(write, replaces=followed.ver, table=followed.table)
+
+
 def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
     """Return whether a conditional write may replace a row."""
     if write.replaces is None:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _collected_key(name: str) -> str:
+    """Return the store key of the position up to which tombstones of a table were removed."""
+    return f"collected {name}"
 
 
 def _results_key(incarnation: str, writer: str) -> str:

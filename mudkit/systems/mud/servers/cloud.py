@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final
 
-from mudkit.checks import Range, check_arguments
+from mudkit.checks import Range, check_arguments, unusable
 from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
@@ -24,6 +24,9 @@ NAME: Final = "mud"
 """Name of the system in traces and bills."""
 PORT: Final = "mud"
 """Name of each server's machine; that of a client ends with its app."""
+
+
+_WEEK_S: Final = 604_800.0
 
 
 @check_arguments
@@ -47,6 +50,10 @@ class Cloud(Displayed):
     max_wait_s : float
         Maximum time for which a notification waits for a client that is not reached, in seconds; then the
         client's session ends, and it gets the changes after its next hello.
+    keep_deleted_s : float, optional
+        Time for which the cloud and the devices keep what is left of a deleted record, in seconds, at least:
+        longer than a message may be on its way, and than ``max_wait_s``. None: twice that, and a week at
+        least.
     centres : sequence of str, or mapping of str to str or (float, float), optional
         The data centre in which they stand: the name of a city, or a place by name (:mod:`mudkit.places`). By
         default they are near everything.
@@ -54,7 +61,8 @@ class Cloud(Displayed):
     Raises
     ------
     ParameterError
-        It is given no lab, or a parameter is out of range.
+        It is given no lab, or a parameter is out of range, or ``keep_deleted_s`` is not longer than
+        ``max_wait_s``.
     """
 
     def __init__(
@@ -68,8 +76,15 @@ class Cloud(Displayed):
         notification_servers: Annotated[int, Range(1, 1000)] = 2,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         max_wait_s: Annotated[float, Range(0.0, 1e9)] = 3600.0,
+        keep_deleted_s: Annotated[float, Range(0.0, 1e10)] | None = None,
         centres: Centres | None = None,
     ) -> None:
+        if keep_deleted_s is None:
+            keep_deleted_s = max(_WEEK_S, 2 * max_wait_s)
+        elif keep_deleted_s <= max_wait_s:
+            expected = f"more than max_wait_s={max_wait_s:g}"
+            raise unusable("keep_deleted_s", keep_deleted_s, expected)
+        self.keep_deleted_us = round(keep_deleted_s * 1e6)
         place = parse_one_centre(centres)
         lag_us = round(replica_lag_s * 1e6)
         self.authority = lab.authority
@@ -86,7 +101,13 @@ class Cloud(Displayed):
 
         self._installed_back_end = install(
             self.back_end,
-            partial(BackEnd, gateways=self.gateways, processors=self.processors, replicas=self.replicas),
+            partial(
+                BackEnd,
+                gateways=self.gateways,
+                processors=self.processors,
+                replicas=self.replicas,
+                keep_deleted_us=self.keep_deleted_us,
+            ),
         )
         for address in self.replicas:
             install(

@@ -266,7 +266,7 @@ class Gateway:
             checked.schema is not None for checked in tables
         ):
             predicate = None if what.predicate is None else what.predicate.predicate()
-            text = what.aggregate if isinstance(what, ReadRequest) else None
+            text = what.aggregate or None
             check_names(table, predicate, None if text is None else Aggregates(text), joined)
             if isinstance(what, ReadRequest) and what.selection is not UNSET:
                 what.selection.check_columns(table)

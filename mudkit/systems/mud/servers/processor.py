@@ -9,7 +9,9 @@ RoutedWrite       to the master
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
                   read whose predicate fails on it, with the reason
-Registration      at one position of the log: existing records, as far as requested, then all changes
+Registration      at one position of the log: existing records, as far as requested, then all changes; not
+                  registered, if digests of delivered records are not known. A read of aggregates is sent
+                  their state, now and whenever a change of its records changes it
 ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
 Unregistration    end the read; a late duplicate of its registration does not begin it again
 Gone              end the reads of a session that the notification server has given up; if it does not
@@ -34,12 +36,13 @@ from msgspec.structs import asdict
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, PredicateError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates import Predicate, SubscriptionIndex
+from mudkit.predicates import Aggregates, Predicate, SubscriptionIndex
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     ClientMoved,
+    CollectEntry,
     ContinuousReadAck,
     DropEntry,
     EncodedError,
@@ -67,11 +70,12 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
+from mudkit.systems.mud.tables.records import keys_digest
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 ReadKey: TypeAlias = tuple[str, str]
 """Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
@@ -188,7 +192,8 @@ class _ContinuousRead:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's ``data``. ``keys`` are those of the records that the reader was sent.
+    reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
+    was sent their last ``state`` instead, of these records.
     """
 
     request: int
@@ -200,6 +205,8 @@ class _ContinuousRead:
     data_seq: int
     data: Fields
     keys: set[str] = field(default_factory=set)
+    aggregates: Aggregates | None = None
+    state: list[Value] = field(default_factory=list)
 
 
 class Processor:
@@ -363,9 +370,9 @@ class Processor:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
         for entry in self._log.take_entries(log):
-            if isinstance(entry, RowEntry):
+            if isinstance(entry, RowEntry | CollectEntry):
                 self._log.copy.apply(entry)
-                effects += self._match(now_us, entry)
+                effects += self._match(now_us, entry) if isinstance(entry, RowEntry) else ()
                 continue
             before = self._log.copy.tables.get(
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
@@ -380,7 +387,7 @@ class Processor:
         table = self._log.copy.tables[entry.name]
         if processor_index(table.number, table.partition_of(row.key), self._processors) != self._number:
             return ()
-        readers = self._shown_to.setdefault((table.number, row.key), set())
+        readers = self._shown_to.get((table.number, row.key), set())
         matching = self._matching.get(table.number)
         reached: list[ReadKey] = []
         effects: list[Effect] = []
@@ -403,11 +410,29 @@ class Processor:
             return self._refuse_read(now_us, read_key, "its token has expired")
         if isinstance(change, Row):
             self._record_shown(read_key, read, change.key)
+            if read.aggregates is not None:
+                return self._send_aggregates(now_us, read_key, read, read.aggregates)
             upsert = Upsert(**asdict(visible_row(change, read.table)))
             return self._send_tell(now_us, read_key, change=upsert, lsn=lsn)
         read.keys.discard(change.key)
         self._shown_to.get((read.table.number, change.key), set()).discard(read_key)
+        if read.aggregates is not None:
+            return self._send_aggregates(now_us, read_key, read, read.aggregates)
         return self._send_tell(now_us, read_key, change=change, lsn=lsn)
+
+    def _send_aggregates(
+        self, now_us: int, read_key: ReadKey, read: _ContinuousRead, aggregates: Aggregates
+    ) -> Sequence[Effect]:
+        """Send the state of a read's aggregates if it has changed; end the read if they fail on a record."""
+        rows = [self._log.copy.row_of(read.table, key) for key in sorted(read.keys)]
+        try:
+            state = list(aggregates.of([record_of(row, read.table) for row in rows if row is not None]))
+        except MudkitError as error:
+            return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+        if state == read.state:
+            return ()
+        read.state = state
+        return self._send_tell(now_us, read_key, state=state)
 
     def _record_shown(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
         """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
@@ -424,6 +449,7 @@ class Processor:
         synced_lsn: int | UnsetType = UNSET,
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
+        state: list[Value] | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = read_key
@@ -440,6 +466,7 @@ class Processor:
             synced_lsn=synced_lsn,
             ended=ended,
             is_alone=is_alone,
+            state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
         )
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
@@ -486,12 +513,15 @@ class Processor:
             known = self._reads.get(read_key)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
+                sent: set[str] = set() if known is None else known.keys
+                delivered, unknown = self._recall_delivered(table, message, sent)
+                if unknown:
+                    return (self._build_ack(message, message.data_seq, unknown=unknown),)
                 self._end_read(read_key)
-                sent: set[str] = set()
+                delivered |= sent  # some of these may arrive only after this registration
                 if known is not None:
-                    sent = known.keys  # some may arrive only after this registration
                     self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, read_key, table, message, sent)
+                effects += self._begin_read(now_us, read_key, table, message, delivered)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
@@ -510,13 +540,48 @@ class Processor:
         table.check_access(claims)
         return table
 
+    def _recall_delivered(
+        self, table: Table, message: Registration, sent: set[str]
+    ) -> tuple[set[str], list[int]]:
+        """Return the keys of a registration's delivered records, and the buckets whose keys it has to name.
+
+        A digest is compared with that of the records which the read has at its position if none of them has
+        changed since, and with that of ``sent``, the keys of what this generation has sent it.
+        """
+        delivered, unknown = set(message.delivered), list[int]()
+        if message.digests is UNSET:
+            return delivered, unknown
+        guesses = [table.buckets_of(self._matching_keys(table, message)), table.buckets_of(sent)]
+        for bucket, digest in message.digests:
+            if table.partition_of_bucket(bucket) in message.partitions:
+                known = [guess[bucket] for guess in guesses if bucket in guess]
+                keys = next((keys for keys in known if keys_digest(keys) == digest), None)
+                if keys is None:
+                    unknown.append(bucket)
+                else:
+                    delivered.update(keys)
+        return delivered, unknown
+
+    def _matching_keys(self, table: Table, message: Registration) -> list[str]:
+        """Return the keys of the matching records that are not newer than a registration's position."""
+        since_lsn = message.since_lsns.get(self._me, -1)
+        begun_lsn = (message.begun_lsns or {}).get(self._me, since_lsn)
+        sync_us = message.sync_us
+        predicate, auth = message.predicate.predicate(), {} if message.claims is None else message.claims.auth
+        return [
+            row.key
+            for partition in message.partitions
+            for row in self._log.copy.select(table, partition, predicate, None, message.reader, auth)
+            if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
+        ]
+
     def _begin_read(
-        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, sent_keys: set[str]
+        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, delivered: set[str]
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        ``sent_keys`` are those of the records that this generation has sent it. Raise MudkitError if the
-        predicate fails; then nothing is stored.
+        ``delivered`` are the keys of the records that it was sent. Raise MudkitError if the predicate fails;
+        then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -527,15 +592,22 @@ class Processor:
             for partition in message.partitions
             for row in copy.select(table, partition, predicate, None, data, auth)
         ]
+        aggregates, state = None, []
+        if message.aggregate is not UNSET:
+            aggregates = Aggregates(message.aggregate)
+            state = list(aggregates.of([record_of(row) for row in existing]))
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = _ContinuousRead(
             message.request, message.session, message.address, table, message.claims, self._log.lsn,
-            data_seq, data,
+            data_seq, data, aggregates=aggregates, state=state,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
+        if aggregates is not None:
+            for row in existing:
+                self._record_shown(read_key, read, row.key)
+            return self._send_tell(now_us, read_key, state=state)
         since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
-        delivered = {*message.delivered, *sent_keys}
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
         if since_lsn is not None:
@@ -583,6 +655,7 @@ class Processor:
         *,
         lsn: int | None = None,
         error: EncodedError | UnsetType = UNSET,
+        unknown: list[int] | UnsetType = UNSET,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(
@@ -592,6 +665,7 @@ class Processor:
             data_seq=data_seq,
             error=error,
             log_incarnation=self._log.log_incarnation or UNSET,
+            unknown=unknown,
         )
         return Send(message.reply, registered)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from math import isfinite
 from typing import Final, TypeGuard
@@ -149,6 +149,11 @@ def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Va
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def keys_digest(keys: Sequence[str]) -> str:
+    """Return 16 hexadecimal digits that identify a set of primary keys, which are sorted."""
+    return blake2b("\n".join(keys).encode(), digest_size=8).hexdigest()
 
 
 def value_hash(data: Fields | None) -> str | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, TableEntry, TablesState
+from mudkit.systems.mud.messages import CollectEntry, DropEntry, LogEntry, Row, TableEntry, TablesState
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, Version, no_such_table_error
 from mudkit.tokens import Claims
@@ -133,6 +133,11 @@ class TableReplica:
         if isinstance(entry, DropEntry):
             del self._rows[self.tables.pop(entry.name).number]
             return None
+        if isinstance(entry, CollectEntry):
+            table = self.tables[entry.name]
+            for row in self.tombstones(table, entry.until_lsn):
+                del self._partition_rows(table, row.key)[row.key]
+            return None
         rows, row = self._partition_rows(self.tables[entry.name], entry.row.key), entry.row
         old = rows.get(row.key)
         rows[row.key] = row
@@ -142,6 +147,11 @@ class TableReplica:
         """Iterate over the rows of some partitions of a table, deleted ones included."""
         for number in partitions:
             yield from self._rows[table.number][number].values()
+
+    def tombstones(self, table: Table, until_lsn: int) -> list[Row]:
+        """Return the rows of deleted records of a table up to a position of the log."""
+        rows = self.rows(table, range(table.partitions))
+        return [row for row in rows if row.data is None and row.lsn <= until_lsn]
 
     def select(
         self,

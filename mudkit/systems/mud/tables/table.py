@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
+from zlib import crc32
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
@@ -30,6 +31,8 @@ TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 """Types of columns, and classes of their values; ``any`` accepts all values."""
 MAX_NAME: Final = 512
 """Characters of the name of a table."""
+_BUCKETS: Final = 16
+"""Least number of buckets of keys of a table with fewer partitions, rounded down to a multiple of these."""
 
 
 class Version(Protocol):
@@ -86,6 +89,27 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     def partition_of(self, key: str) -> int:
         """Return the index of the partition of a key."""
         return bisect_right(self.split, key)
+
+    def buckets_of(self, keys: Iterable[str]) -> dict[int, list[str]]:
+        """Return keys by bucket, sorted; a bucket holds keys of one partition only.
+
+        The number of buckets depends on the partitions alone: about 16, or one of each partition.
+        """
+        per_partition = self._buckets_per_partition
+        buckets: dict[int, list[str]] = {}
+        for key in sorted(keys):
+            bucket = self.partition_of(key) * per_partition + crc32(key.encode()) % per_partition
+            buckets.setdefault(bucket, []).append(key)
+        return buckets
+
+    def partition_of_bucket(self, bucket: int) -> int:
+        """Return the index of the partition that has the keys of a bucket."""
+        return bucket // self._buckets_per_partition
+
+    @property
+    def _buckets_per_partition(self) -> int:
+        """Number of buckets of each partition."""
+        return max(1, _BUCKETS // self.partitions)
 
     def has_partitions(self, number: int, partitions: Sequence[int]) -> bool:
         """Return whether a number is this table's, and it has these partitions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.events import Ports, Received, Send, SendFailed, TimerFired
+from mudkit.events import Ports, Received, Send, SendFailed
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.contrail.servers.compute import PAGE_BYTES
@@ -107,7 +107,7 @@ class Tiers:
                 pending += handle(self.storage, message, "compute", now_us)
             elif to == "compute":
                 source = "gateway" if message["kind"] == "ask" else "store"
-                instance = Compute(build_ports(), ["store"], "store", 3, 0, ["gateway"])
+                instance = Compute(build_ports(), ["store"], "store", 3, ["gateway"])
                 pending += handle(instance, message, source, now_us)
             elif message["kind"] == "tell":
                 answers.append(message["message"])
@@ -180,17 +180,6 @@ def test_pages_are_bounded_but_hold_one_message(size, pages):
     assert count == pages
 
 
-def test_compute_instance_serves_requests_sequentially():
-    compute = Compute(build_ports(), ["store"], "store", None, 1000, ["g"])
-    ask = {"kind": "ask", "gateway": "g", "client": "c", "what": build_join("ann", 1, None), "tries": 1}
-    timers = [*compute.handle(0, Received("g", ask)), *compute.handle(0, Received("g", ask))]
-    assert [timer.delay_us for timer in timers] == [1000]
-    done = compute.handle(1000, TimerFired("done"))
-    assert type(done[0]) is Send
-    assert done[1].delay_us == 1000
-    assert len(compute.handle(2000, TimerFired("done"))) == 1
-
-
 class Adopter:
     """A storage to which another one moves queues."""
 
@@ -248,6 +237,13 @@ def test_storage_rolled_back_over_several_moves_releases_the_queue_once():
     ((to, moving),) = handle(storage, holds_queue, "eu")
     assert (to, moving["kind"], moving["version"]) == ("eu", "moving", 5)
     assert handle(storage, holds_queue, "eu") == []
+
+
+def test_storage_rolled_back_over_the_first_move_releases_the_queue():
+    """A queue that has not moved has the version 0."""
+    storage = Storage(build_ports("us"), 10, 10, computes=[], units=["us", "eu"], gateways=[])
+    ((to, moving),) = handle(storage, {"kind": "holds", "device": "bob", "version": 1}, "eu")
+    assert (to, moving["kind"], moving["version"]) == ("eu", "moving", 1)
 
 
 @pytest.mark.parametrize("late_message", [PULL, BYE], ids=["pull", "bye"])

@@ -149,7 +149,6 @@ def test_chained_conditional_writes_use_committed_versions(place, jane, bob):
 
 def test_conflict_base_is_own_preceding_write(place, jane, bob):
     """Return the base that tells a merge that bob's entry was deleted, and is not new."""
-    place.lab.faults.cut("bob", minutes=5)
     chain = [bob.write("news", "a", {"entries": names}, "conditional") for names in (["b"], ["b", "c"])]
     assert chain[0].result() == 1
     place.lab.faults.cut("bob", minutes=5)  # his second write is in flight
@@ -419,7 +418,7 @@ def test_unregistered_continuous_read_receives_nothing(place, jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
     assert changes == []
-    with pytest.raises(ParameterError, match="no such continuous read"):
+    with pytest.raises(ParameterError, match="has ended"):
         bob.unregister(handle).result()
 
 
@@ -583,11 +582,6 @@ def test_alter_adds_and_removes_columns(place, bob, jane):
 
 
 MALFORMED = [
-    (
-        lambda jane: jane.read("news", type="continuous", aggregate="count(*)"),
-        ParameterError,
-        "A continuous read has no aggregate",
-    ),
     (
         lambda jane: jane.read("news", type="continuous", utility=freshness(60.0)),
         ParameterError,

@@ -1,10 +1,19 @@
-"""Plans for reads in a running lab: utilities decide by what the device has observed."""
+"""Plans for reads and writes in a running lab: utilities decide by what the device has observed."""
 
 from __future__ import annotations
 
 import pytest
 
-from mudkit.systems.mud import bandwidth, completeness, cost_matrix, energy, freshness, latency
+from mudkit.systems.mud import (
+    ShippedPolicy,
+    Utility,
+    bandwidth,
+    completeness,
+    cost_matrix,
+    energy,
+    freshness,
+    latency,
+)
 
 ASLEEP_MJ = 12_600  # wake-up of an LTE radio, with its tail
 
@@ -90,3 +99,42 @@ def test_outage_leads_to_waiting_or_a_local_answer(place):
     assert place.lab.world.now_us == begun_us
     jane.read("news", utility=freshness(60), offline="wait").result()
     assert place.lab.world.now_us - begun_us > 19 * 60e6
+
+
+class Careful(Utility):
+    """Utility of one's own: nothing but energy counts while the battery is low."""
+
+    def value(self, plan):
+        return 100.0 if plan.source != "local" and plan.query.table == "news" else 0.0
+
+    def cost(self, plan):
+        return plan.radio_mj if plan.context["battery"] < 0.2 else 0.0
+
+
+def test_utility_of_a_read_sees_the_query_and_the_context(place):
+    """Mobius 6: utilities that account for battery and bandwidth can be devised."""
+    jane = create_reader(place)
+    place.lab.devices["jane"].change_context(battery=0.1)
+    place.lab.run(seconds=1)
+    assert read_source(place, jane, Careful()) == "local"
+    place.lab.devices["jane"].change_context(battery=0.9)
+    place.lab.run(seconds=1)
+    assert read_source(place, jane, Careful()) == "remote"
+
+
+@pytest.mark.parametrize("policy", [None, ShippedPolicy()], ids=["default", "shipped, none has come"])
+def test_writes_that_save_energy_leave_together(place, policy):
+    jane = create_reader(place, write_policy=policy)
+    utilities = {"s": energy(per_j_s=1000), "l": latency(), "p": None}
+    writes = {
+        name: [jane.write("news", f"{name}{number}", {"n": number}, utility=utility) for number in range(3)]
+        for name, utility in utilities.items()
+    }
+    place.lab.run(minutes=2)
+    assert {name: {write.done() for write in of_name} for name, of_name in writes.items()} == {
+        "s": {False}, "l": {True}, "p": {True},
+    }  # fmt: skip
+    place.lab.run(hours=1)
+    assert all(write.done() for write in writes["s"])
+    times_us = [write.responded_us for write in writes["s"]]
+    assert max(times_us) - min(times_us) < 1_000_000

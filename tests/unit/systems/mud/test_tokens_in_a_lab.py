@@ -76,7 +76,7 @@ def test_queued_writes_with_expired_token_wait_for_another(place, ann, is_restar
     bob = create_client(place)
     bob.read("news").result()
     place.lab.faults.cut("bob")
-    writes = [bob.write("news", key, {"n": n}) for key, n in (("a", 1), ("a", 2), ("b", 1))]
+    writes = [bob.write("news", key, {"n": n}, "conditional") for key, n in (("a", 1), ("a", 2), ("b", 1))]
     place.lab.run(hours=2)
     place.lab.faults.mend("bob")
     place.lab.run(hours=1)

@@ -199,9 +199,13 @@ def test_contexts_that_a_restarted_server_has_lost_are_an_incident():
 
 def test_silent_client_is_removed_and_registers_again():
     fleet = Fleet(lambda sender, receiver: Volume(1), n=3, silence_s=600)
+    fleet.lab.run(minutes=9)
+    fleet.send("car-2")
     fleet.lab.faults.cut("car-2", minutes=30)
     fleet.send("car-0")
-    fleet.lab.run(minutes=20)
+    fleet.lab.run(minutes=5)
+    assert "car-2" in fleet.server.clients().result(), "it was heard five minutes ago"
+    fleet.lab.run(minutes=15)
     assert set(fleet.server.clients().result()) == {"car-0", "car-1"}
     fleet.lab.run(minutes=11)
     fleet.send("car-0", 1)

@@ -8,11 +8,11 @@ from mudkit.systems.radiator import Context
 from mudkit.systems.radiator.chains import divide_into_chains
 
 
-def build_chains(count, share, direct=(), chainability=None):
+def build_chains(count, share, direct=(), chainability=None, **options):
     names = [f"c{number}" for number in range(count)]
     can_pass = {name: name not in direct for name in names}
     contexts = {name: Context({name}, {"place": number % 3}) for number, name in enumerate(names)}
-    return divide_into_chains(names, share, can_pass, contexts.__getitem__, chainability)
+    return divide_into_chains(names, share, can_pass, contexts.__getitem__, chainability, **options)
 
 
 def test_figure_2_has_three_pushes_for_five_recipients():
@@ -47,3 +47,16 @@ def test_chainability_groups_and_orders_recipients():
 
     result = build_chains(6, 1.0, chainability=nearest)
     assert result == [["c0", "c3", "c1", "c4", "c2", "c5"]]
+
+
+def test_failing_chainability_is_reported_with_its_pair():
+    """The last member of the chain, and the client that might follow it."""
+
+    def picky(one, other):
+        if other["place"] == 2:
+            raise ValueError("not there")
+        return True
+
+    problems = []
+    assert build_chains(3, 1.0, chainability=picky, failed=problems.append) == [["c0", "c1"], ["c2"]]
+    assert ["'c0' and 'c2'" in str(problems[0]), "'c1' and 'c2'" in str(problems[1])] == [True, True]

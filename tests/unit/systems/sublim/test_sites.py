@@ -45,3 +45,20 @@ def test_subscriber_waits_for_the_first_access_point():
     AccessPoint(lab, net)
     lab.run(seconds=10)
     assert doctor.state()["epoch"] == 1
+
+
+def test_subscriber_that_roams_uses_the_network_of_its_access_point():
+    """One place and range: where it is served from is where it has Wi-Fi."""
+    lab = Lab(seed=1)
+    net = PublishServer(lab)
+    point = AccessPoint(lab, net, at=(0.0, 0.0), range_m=60.0)
+    doctor = lab.device("doctor", link="lte", at=(0.0, 0.0), roam=True)
+    nurse = lab.device("nurse", link="lte", at=(0.0, 0.0))
+    for device in (doctor, nurse):
+        Subscriber(device, net)
+    assert lab.access_points[point.name].range_m == 60.0
+    assert (doctor.network, nurse.network) == ("wifi", "lte")
+    lab.run(seconds=10)
+    doctor.move(0.0, 1.0 * KM)
+    lab.run(seconds=10)
+    assert doctor.network == "lte"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 from contrail_place import EVERYTHING, Place, build_item, install_filters, open_ports
 
+from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail import Published, crypto
+from mudkit.systems.contrail.device.channels import Channel
 
 
 def can_read(place, name, message):
@@ -88,6 +91,25 @@ def test_key_of_a_wiped_device_is_not_used_again(make_place):
     assert ({*before}, after) == ({1}, 2)
     kinds = [message["kind"] for message in delivered]
     assert kinds == ["key", "data", "data", "key", "data"], "an epoch's key comes once, with its first item"
+
+
+@pytest.mark.parametrize(
+    ("who", "has_key", "epoch"), [("bob", True, 2), ("bob", False, 2), ("eve", True, 1), ("in", True, 1)]
+)
+def test_forgotten_device_begins_anew_as_a_receiver(who, has_key, epoch):
+    """Its filter came again before the next item: it is a new receiver, which reads nothing older."""
+    module = SimpleNamespace(
+        store=MemoryStore(), first=0, now_us=0, settings=SimpleNamespace(renewal=None, renew_us=10**9),
+        derive_channel_key=lambda port, epoch: bytes([epoch]),
+    )  # fmt: skip
+    channel, receivers = Channel(module, "out"), [("bob", "in"), ("cyd", "in")]
+    channel.set_receivers(receivers)
+    channel.use_key(channel.choose_epoch(receivers), receivers if has_key else receivers[1:])
+    channel.forget(who)
+    assert [holders for *_, holders in channel.held_keys({"bob"})] == ([receivers[:1]] if epoch == 1 else [])
+    channel.set_receivers(receivers)
+    assert (channel.can_read(1, receivers[:1]), channel.can_read(1, receivers[1:])) == (epoch == 1, True)
+    assert channel.choose_epoch(receivers[1:]) == epoch
 
 
 def test_keys_are_sent_only_to_receivers_of_an_item(make_place):

@@ -13,7 +13,7 @@ from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.policies.policies import Query
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.queries import keys_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table

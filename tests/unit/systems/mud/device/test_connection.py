@@ -7,6 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.events import CancelTimer, Send, SetTimer
 from mudkit.systems.mud.device.connection import (
+    MAX_BATCH_BYTES,
     MAX_IN_FLIGHT_BYTES,
     RETRY,
     Administering,
@@ -146,17 +147,17 @@ def test_writes_are_sent_within_the_window(connection):
     sent_at_once = [message for message in messages if message is not None]
     assert len(sent_at_once) == 4
     assert ask(connection) is not None  # a read does not wait for them
-    assert connection.take_queued() is None
-    completed = connection.receive_answer(answer("outcome", sent_at_once[0][1].id, key="a"))
-    connection.settle_request(0, completed)
-    queued = connection.take_queued()
-    assert queued.work == Writing(5)
-    assert len(resend(connection, [queued])) == 1
-    assert connection.take_queued() is None
+    queued = []
+    for _, message in sent_at_once[:3]:
+        assert queued == []
+        connection.settle_request(0, connection.receive_answer(answer("outcome", message.id, key="a")))
+        queued = [ask.work for ask in connection.take_queued()]
+    assert queued == [Writing(number) for number in (5, 6, 7, 8)]  # once half of the window is free
+    assert connection.take_queued() == ()
     # Over another link all are sent again, in order, within the window.
     _, asks = connection.link_up()
     numbers = [message.what.number for _, message in resend(connection, asks) if message.what is not READ]
-    assert numbers == [2, 3, 4, 5]
+    assert numbers == [4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,6 @@ def test_exactly_full_window_has_no_room(connection, in_flight, is_sent):
     connection.timer.start(0, "hello", MAX_IN_FLIGHT_BYTES)
     assert ask(connection, make_write(1), Writing(1)) is None
     connection.timer.start(0, "hello", in_flight)
-    assert (connection.take_queued() is not None) is is_sent
     assert (ask(connection, make_write(2), Writing(2)) is not None) is is_sent
 
 
@@ -183,18 +183,47 @@ def test_token_has_expired_from_its_expiry_time_on():
     assert not connection.has_expired(end_us)
 
 
-def test_batch_contains_the_writes_that_fit_the_window(connection):
-    size = MAX_IN_FLIGHT_BYTES // 4
-    writes = [(Writing(number), make_write(number, size)) for number in range(1, 9)]
-    ((_, message),) = sent(connection.send_together(0, writes))
-    assert isinstance(message, AskBatch)
-    assert [request.what.number for request in message.asks] == [1, 2, 3, 4]
-    alone = Connection("jane/news", "token", ["one"], 0)
-    assert sent(alone.send_together(0, writes[:1])) == []  # there is no link
-    alone = Connection("jane/news", "token", ["one"], 0)
-    alone.link_up()
-    ((_, message),) = sent(alone.send_together(0, writes[:1]))
+def send_writes(connection, count, size):
+    """Send writes at once; return the messages."""
+    asks = [connection.add_request(Writing(number)) for number in range(1, count + 1)]
+    return [
+        message
+        for _, message in sent(connection.send_writes(0, asks, lambda ask: make_write(ask.work.seq, size)))
+    ]
+
+
+def test_writes_are_sent_in_as_few_messages_as_fit_the_window(connection):
+    """Four writes fit a message, and nineteen leave room in the window for another one."""
+    messages = send_writes(connection, 24, MAX_BATCH_BYTES // 5)
+    assert [[request.what.number for request in message.asks] for message in messages] == [
+        [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16], [17, 18, 19, 20],
+    ]  # fmt: skip
+    assert {type(message) for message in messages} == {AskBatch}
+
+
+def test_single_write_is_no_batch(connection):
+    (message,) = send_writes(connection, 1, 10)
     assert message.what.number == 1
+    alone = Connection("jane/news", "token", ["one"], 0)
+    assert send_writes(alone, 1, 10) == []  # there is no link
+
+
+def test_writes_of_one_message_are_overdue_together(connection):
+    """A message is lost as a whole: what was in it is repeated in one, too."""
+    send_writes(connection, 4, 1000)
+    times_us = [
+        now_us for now_us in range(0, 20 * SECOND_US, SECOND_US // 10) if connection.overdue_asks(now_us)
+    ]
+    assert len(connection.overdue_asks(times_us[0])) == 4
+
+
+def test_withdrawn_request_is_not_repeated(connection):
+    _, message = ask(connection)
+    (pending,) = connection.overdue_asks(100 * SECOND_US)
+    assert CancelTimer(RETRY) in connection.withdraw(0, pending)
+    assert connection.overdue_asks(100 * SECOND_US) == []
+    assert connection.receive_answer(answer("refused", message.id, error=ERROR)) is None
+    assert connection.withdraw(0, pending) == ()  # it was answered, or withdrawn before
 
 
 REQUESTS = {

@@ -12,18 +12,22 @@ from mudkit.events import Complete, Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
     CLIENT_FROM_NOTIFICATION_SERVER,
+    Listen,
     Register,
     Unregister,
     UpdateData,
     Welcome,
 )
+from mudkit.systems.mud.tables.table import Table
 
 TABLE = {
     "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
@@ -36,20 +40,22 @@ REFUSED = {"kind": "AccessDenied", "summary": "no"}
 class Reads:
     """Continuous reads of a client with its connection."""
 
-    def __init__(self, store=None, *, is_up=True):
-        self.ports = ports("jane", store or MemoryStore())
+    def __init__(self, store=None, *, is_up=True, has_listener=None, max_waiting=1000):
+        self.ports = ports("jane", store or MemoryStore(), has_listener)
         self.connection = Connection("jane/news", None, ["gateway"], 0)
         self.connection.incarnation = "first"
         self.local = Local(self.ports, 10)
+        own = OwnTables(self.ports, "jane/news")
+        access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
         self.watching = ContinuousReads(
-            self.ports, self.local, FollowedQueries(self.local), self.connection, ["server"], []
+            self.ports, self.local, own, access, followed, self.connection, ["server"], [], max_waiting
         )
         if is_up:
             self.connection.link_up()
         self.number, self.seq = 0, 100
 
-    def register(self, op_id=1, sync=None):
-        return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, "me"))
+    def register(self, op_id=1, sync=None, listener="me"):
+        return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, listener))
 
     def answer(self, ask, lives):
         """Answer a registration with the lives of the processors that have it."""
@@ -282,6 +288,7 @@ def test_end_is_notified_once(reads):
     reads.begin()
     assert delivered(reads.notify(ended="no more")) == ["ended"]
     assert delivered(reads.notify(ended="no more")) == []
+    reads.watching.clear_notices()
     assert reads.ports.store.items("reading ") == []
 
 
@@ -449,3 +456,252 @@ def test_changes_under_way_are_delivered_after_a_registration_that_a_restart_rep
     assert (
         len(delivered(reads.notify_change(ver=3, lsn=8, life=2))) == 1
     )  # sent before the second registration
+
+
+# -- reads whose application was started again (Mobius 3.1: a handle unregisters or modifies a read)
+
+
+class Application:
+    """Application that has registered the callbacks of some listeners."""
+
+    def __init__(self):
+        self.listeners = set()
+
+    def start(self, store=None, max_waiting=1000):
+        return Reads(store, has_listener=self.listeners.__contains__, max_waiting=max_waiting)
+
+    def listen(self, reads, handle=1):
+        self.listeners.add(f"continuous read {handle}")
+        return reads.watching.listen(0, 9, Listen(handle))
+
+
+@pytest.fixture
+def application():
+    return Application()
+
+
+def test_application_is_told_the_handle_before_any_change(reads):
+    begun = [effect for effect in reads.register() if isinstance(effect, Notify)]
+    assert [(effect.listener, effect.payload) for effect in begun] == [("me", 1)]
+
+
+def test_listener_is_named_after_the_durable_handle(reads):
+    reads.begin()
+    (notification,) = [effect for effect in reads.notify_change() if isinstance(effect, Notify)]
+    assert notification.listener == "continuous read 1"
+
+
+def test_changes_wait_for_a_callback_over_starts(application):
+    reads = application.start()
+    reads.begin()
+    assert delivered(reads.notify_change("a", 1, 6)) == []
+    reads.watching.clear_notices()
+    again = application.start(reads.ports.store)
+    assert delivered(again.watching.repeat_notices(0)) == []
+    again.welcome("s")
+    again.number = 0
+    assert delivered(again.notify_change("b", 1, 7)) == []
+    assert again.watching.describe()[0]["waiting"] == 2
+    emitted = application.listen(again)
+    assert delivered(emitted) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    assert [effect.op_id for effect in completed(emitted)] == [9]
+    assert delivered(application.listen(again)) == []
+    assert delivered(again.notify_change("c", 1, 8)) == [("upsert", "c", 1)]
+
+
+def test_told_change_is_repeated_with_its_id_until_its_callback_was_called(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify_change()
+    (emitted,) = [effect for effect in application.listen(reads) if isinstance(effect, Notify)]
+    again = Reads(reads.ports.store)
+    (repeated,) = again.watching.repeat_notices(0)[:1]
+    assert repeated.payload.id == emitted.payload.id
+    again.watching.clear_notices()
+    assert delivered(Reads(reads.ports.store).watching.repeat_notices(0)) == []
+
+
+def test_change_whose_callback_is_gone_after_a_kill_waits(application):
+    application.listeners.add("continuous read 1")
+    reads = application.start()
+    reads.begin()
+    reads.notify_change()
+    application.listeners.clear()
+    again = application.start(reads.ports.store)
+    assert delivered(again.watching.repeat_notices(0)) == []
+    assert delivered(application.listen(again)) == [("upsert", "a", 1)]
+
+
+def test_new_callback_that_a_kill_has_not_let_the_device_hear_of_is_told_at_its_start(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify_change()
+    application.listeners.add("continuous read 1")
+    again = application.start(reads.ports.store)
+    assert delivered(again.watching.repeat_notices(0)) == [("upsert", "a", 1)]
+
+
+def test_changes_beyond_the_bound_pause_the_read_until_it_has_a_callback(application):
+    reads = application.start(max_waiting=2)
+    reads.begin()
+    for number, key in enumerate("ab"):
+        assert asks(reads.notify_change(key, 1, 6 + number)) == []
+    ((_, ended),) = asks(reads.notify_change("c", 1, 8))
+    assert (ended["what"]["op"], ended["what"]["handle"]) == ("unregister", "first 1")
+    (listed,) = reads.watching.describe()
+    assert (listed["waiting"], listed["paused"]) == (2, True)
+    assert asks(reads.notify_change("d", 1, 9)) == []
+    assert asks(reads.welcome("another")) == []  # it is not registered while it is paused
+    emitted = application.listen(reads)
+    assert delivered(emitted) == [("upsert", "a", 1), ("upsert", "b", 1)]
+    ((_, ask),) = asks(emitted)
+    assert (ask["what"]["handle"], ask["what"]["since"]["p0"]) == ("first 1.1", 7)
+    assert ask["what"]["held"] == ["a", "b"]
+    reads.answer(ask, {"p0": 1, "p1": 1})
+    reads.number, stream = 0, {"stream": "another"}
+    assert delivered(reads.notify_change("e", 1, 10, **stream)) == []  # of the registration before the pause
+    resumed = reads.notify_change("c", 1, None, handle="first 1.1", **stream)
+    assert delivered(resumed) == [("upsert", "c", 1)]
+
+
+def test_read_is_not_paused_before_all_processors_have_it(application):
+    reads = application.start(max_waiting=1)
+    reads.register()
+    ((_, ask),) = asks(reads.welcome("s"))
+    for number, key in enumerate("abc"):
+        assert asks(reads.notify_change(key, 1, 6 + number)) == []
+    assert reads.watching.describe()[0]["waiting"] == 3
+    reads.answer(ask, {"p0": 1, "p1": 1})
+    reads.notify_change("d", 1, 9)
+    assert reads.watching.describe()[0]["paused"]
+
+
+def test_paused_read_stays_paused_over_a_start_and_ends_at_once(application):
+    reads = application.start(max_waiting=1)
+    reads.begin()
+    reads.notify_change("a", 1, 6)
+    reads.notify_change("b", 1, 7)
+    again = application.start(reads.ports.store, max_waiting=1)
+    assert sent(again.watching.send_hello(0)) == []
+    (data,) = again.watching.update_data(0, 5, UpdateData(1, {"age": 3}))
+    assert data == Complete(5)
+    application.listeners.add("continuous read 1")
+    effects = again.watching.repeat_notices(0)
+    assert [message["kind"] for _, message in sent(effects)] == ["hello"]
+    ((_, ask),) = asks(again.welcome("s2"))
+    assert ask["what"]["reader"] == {"age": 3}
+
+
+def test_end_waits_for_a_callback_with_what_came_before(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify_change()
+    reads.notify(ended="no more")
+    reads.watching.clear_notices()
+    again = application.start(reads.ports.store)
+    (listed,) = again.watching.describe()
+    assert (listed["handle"], listed["ended"], listed["waiting"]) == (1, "no more", 2)
+    assert delivered(application.listen(again)) == [("upsert", "a", 1), "ended"]
+    again.watching.clear_notices()
+    assert again.watching.describe() == []
+    with pytest.raises(ParameterError, match="has ended"):
+        application.listen(again)
+
+
+def test_unregistering_an_ended_read_forgets_it(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify(ended="no more")
+    assert reads.watching.unregister(0, 4, Unregister(1)) == (Complete(4),)
+    assert reads.watching.describe() == []
+    assert reads.ports.store.items("waiting ") == []
+    assert application.start(reads.ports.store).watching.describe() == []
+
+
+def test_unregistering_deletes_what_waits(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify_change()
+    reads.watching.unregister(0, 4, Unregister(1))
+    assert reads.ports.store.items("waiting ") == []
+
+
+def test_handle_without_a_read_is_refused(application):
+    with pytest.raises(ParameterError, match="no such continuous read"):
+        application.listen(application.start())
+
+
+def test_read_begun_without_a_callback_keeps_nothing_until_it_has_one(application):
+    reads = application.start(max_waiting=1)
+    assert [effect for effect in reads.register(listener="") if isinstance(effect, Notify)] == []
+    ((_, ask),) = asks(reads.welcome("s"))
+    reads.answer(ask, {"p0": 1, "p1": 1})
+    reads.notify_change("a", 1, 6)
+    reads.notify_change("b", 1, 7)
+    (listed,) = reads.watching.describe()
+    assert (listed["waiting"], listed["paused"]) == (0, False)
+    assert delivered(application.listen(reads)) == []
+    assert delivered(reads.notify_change("c", 1, 8)) == [("upsert", "c", 1)]
+    assert delivered(reads.notify_change("a", 2, 9, op="remove")) == [("remove", "a", 2)]
+
+
+def test_read_is_synced_when_all_processors_have_sent_what_existed(application):
+    reads = application.start()
+    assert reads.watching.describe() == []
+    reads.begin(sync=0)
+    assert not reads.watching.describe()[0]["synced"]
+    reads.notify(synced=9)
+    assert not reads.watching.describe()[0]["synced"]
+    reads.notify(synced=9, processor="p1")
+    again = application.start(reads.ports.store)
+    assert again.watching.describe()[0]["synced"]
+
+
+# -- registrations after a reconnection (Mobius 2: a client is brought up to date by its position)
+
+KEYS = [f"record {number:03d}" for number in range(100)]
+
+
+def deliver(reads, keys=KEYS):
+    reads.begin()
+    for number, key in enumerate(keys):
+        reads.notify_change(key, 1, 6 + number)
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(16, True), (17, False)])
+def test_few_delivered_keys_are_named_and_many_are_digested(reads, count, is_named):
+    deliver(reads, KEYS[:count])
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert ask["what"]["held"] == (KEYS[:count] if is_named else [])
+    assert ("digests" in ask["what"]) is not is_named
+    assert ask["what"].get("begun") == (None if is_named else {"p0": 5, "p1": 5})
+
+
+def test_registration_has_a_size_independent_of_what_was_delivered(reads):
+    deliver(reads, [f"{name} {part}" for name in KEYS for part in range(10)])
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert len(ask["what"]["digests"]) == 16
+    assert ask["what"]["held"] == []
+
+
+def test_keys_of_unknown_buckets_are_named_until_the_read_is_registered(reads):
+    deliver(reads)
+    ((_, ask),) = asks(reads.welcome("another"))
+    for place, unknown in (("p0", [2, 5]), ("p1", [])):
+        reads.answer_part(ask, place, 2, data_seq=1, **({"unknown": unknown} if unknown else {}))
+    ((_, again),) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]}))
+    buckets = Table(name="t", owner="news").buckets_of(KEYS)
+    assert again["what"]["held"] == sorted(buckets[2]) + sorted(buckets[5])
+    assert [bucket for bucket, _ in again["what"]["digests"]] == sorted(set(buckets) - {2, 5})
+    assert again["what"]["request"] > ask["what"]["request"]
+    assert asks(reads.answer(again, {"p0": 2, "p1": 1})) == []
+    ((_, ask),) = asks(reads.welcome("one more"))
+    assert ask["what"]["held"] == []
+
+
+def test_keys_are_named_while_the_table_is_unknown(reads):
+    deliver(reads)
+    reads.local.forget_tables("t", 2)
+    ((_, ask),) = asks(reads.welcome("another"))
+    assert ask["what"]["held"] == KEYS
+    assert "digests" not in ask["what"]

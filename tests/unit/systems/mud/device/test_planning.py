@@ -1,4 +1,4 @@
-"""Planner of reads: estimated costs of plans, and the choice between them."""
+"""Planner of reads and writes: estimated costs of plans, and the choice between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import math
 
 import pytest
 
-from mudkit.systems.mud.device.planning import Answerable, Planner
-from mudkit.systems.mud.policies.utility import bias, completeness, cost_matrix, energy, freshness, latency
+from mudkit.systems.mud.device.planning import DELAYS_S, Answerable, Planner, UtilityWrites
+from mudkit.systems.mud.policies.utility import (
+    Utility,
+    bandwidth,
+    bias,
+    completeness,
+    cost_matrix,
+    energy,
+    freshness,
+    latency,
+)
 
 CACHED = Answerable(60.0, 1.0, 0.0)
 
@@ -112,3 +121,110 @@ def test_utility_weighs_local_answer_against_waiting(planner):
     half = Answerable(1.0, 0.5, 0.0)
     assert planner.choose_source(0, "t", latency() + completeness(100.0), half) == "local"
     assert planner.choose_source(0, "t", latency() + completeness(1000.0), half) == "wait"
+
+
+# -- writes (Mobius 6: delaying a write for too long, against too many messages)
+
+
+def choose_delay(planner, utility, now_us=0, **context):
+    write = {"name": "t", "type": "blind", "utility": utility}
+    return UtilityWrites(planner).delay(write, {**context, "now_us": now_us})
+
+
+@pytest.mark.parametrize(
+    ("utility", "expected"),
+    [
+        (None, None),
+        (latency(per_s=1000), None),
+        (bandwidth(per_kb_s=1000), None),  # a later write has as many bytes
+        (energy(per_j_s=1000), DELAYS_S[-1]),
+        (latency() + energy(per_j_s=0.01), None),
+        (latency() + energy(per_j_s=5), 60.0),
+        (freshness(600) + energy(per_j_s=1000), 300.0),  # readers take what is younger than ten minutes
+        (completeness(200) + energy(per_j_s=10), None),
+        (completeness(50) + energy(per_j_s=10), DELAYS_S[-1]),
+        (cost_matrix(stale_s=10, unnecessary_s=0.1), None),
+        (cost_matrix(stale_s=1, unnecessary_s=10), 60.0),
+    ],
+    ids=str,
+)
+def test_utility_of_a_write_decides_its_delay(planner, utility, expected):
+    assert choose_delay(planner, utility) == expected
+
+
+def test_write_leaves_at_once_while_the_radio_is_awake(planner):
+    planner.record_use(0)
+    assert choose_delay(planner, energy(per_j_s=1000), 1_000_000) is None
+    assert choose_delay(planner, energy(per_j_s=1000), 12_000_000) == DELAYS_S[-1]
+
+
+def test_write_over_a_network_without_wake_ups_is_not_delayed(planner):
+    planner.record_link_up("wifi")
+    assert choose_delay(planner, energy(per_j_s=1000)) is None
+
+
+def test_plans_of_a_write_lose_more_readers_and_cost_less_the_later_it_leaves(planner):
+    planner.record_write(0)
+    plans = planner.write_plans(0, "t")
+    assert [plan.age_s for plan in plans] == list(DELAYS_S)
+    assert [plan.source for plan in plans] == ["remote"] + ["local"] * (len(DELAYS_S) - 1)
+    for name, sign in (("latency_s", 1), ("changed_share", 1), ("completeness", -1), ("radio_mj", -1)):
+        values = [sign * getattr(plan, name) for plan in plans]
+        assert values == sorted(set(values)), name
+
+
+def test_expected_wait_of_the_first_reader(planner):
+    """Reads come at exponential intervals of 600 s: the mean of what remains of a delay after the first."""
+    planner.record_write(0)
+    at_once, *_, longest = planner.write_plans(0, "t")
+    delay_s = DELAYS_S[-1]
+    expected_s = delay_s - 600.0 * (1.0 - math.exp(-delay_s / 600.0))
+    assert longest.latency_s - at_once.latency_s == pytest.approx(expected_s)
+    assert longest.changed_share == pytest.approx(1.0 - math.exp(-delay_s / 600.0))
+
+
+def test_reads_of_the_table_shorten_the_delay(planner):
+    utility = latency() + energy(per_j_s=30)
+    before = choose_delay(planner, utility)
+    for second in range(100):
+        planner.record_read(second * 1_000_000, "t")
+        planner.record_read(second * 1_000_000, "u")
+    assert (before, choose_delay(planner, utility, 100_000_000)) == (300.0, 60.0)
+
+
+def test_seldom_reads_of_the_device_do_not_lengthen_the_delay(planner):
+    """Others may read the table more often."""
+    planner.record_write(0)
+    early, late = (planner.write_plans(at_us, "t")[-1].changed_share for at_us in (0, 10**12))
+    assert early == late
+
+
+def test_more_writes_share_a_wake_up(planner):
+    planner.record_write(0)
+    alone = planner.write_plans(0, "t")[-1].radio_mj
+    for _ in range(9):
+        planner.record_write(0)
+    assert planner.write_plans(0, "t")[-1].radio_mj < alone / 2
+
+
+class Careful(Utility):
+    """Utility of one's own: saves energy while the battery is low."""
+
+    def __init__(self):
+        self.seen = []
+
+    def cost(self, plan):
+        self.seen.append((plan.query, plan.context))
+        return plan.radio_mj if plan.context.get("battery", 1.0) < 0.2 else plan.latency_s
+
+
+def test_utility_of_a_write_sees_the_write_and_the_context(planner):
+    utility = Careful()
+    assert choose_delay(planner, utility, battery=0.9) is None
+    assert choose_delay(planner, 2 * utility, battery=0.1) == DELAYS_S[-1]
+    query, context = utility.seen[-1]
+    assert (query.table, query.type, query.predicate) == ("t", "blind", None)
+    assert context == {"battery": 0.1, "now_us": 0, "network": "lte"}
+    planner.record_link_down(0)
+    choose_delay(planner, utility)
+    assert utility.seen[-1][1]["network"] is None

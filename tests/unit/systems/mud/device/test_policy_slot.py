@@ -13,7 +13,8 @@ from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import Density, sha256
-from mudkit.systems.mud.policies.policies import Cached, Query
+from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.utility import Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
 

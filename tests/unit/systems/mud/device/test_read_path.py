@@ -9,7 +9,8 @@ from mud_place import Place
 from mudkit import Lab
 from mudkit.errors import NoNetwork, ParameterError
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, bandwidth, energy, freshness
-from mudkit.systems.mud.policies.policies import NEVER, Expected, Query
+from mudkit.systems.mud.policies.policies import NEVER, Expected
+from mudkit.systems.mud.policies.utility import Query
 
 FRESH = freshness(600)
 

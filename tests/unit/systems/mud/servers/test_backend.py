@@ -23,9 +23,11 @@ def master(store):
 
 
 def create_back_end(store):
-    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"])
+    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"], keep_deleted_us=KEEP_US)
 
 
+KEEP_US = 70_000_000
+"""Time for which tombstones are kept."""
 LATE_US = 1_000_000
 """After the retransmission timeout."""
 OWNER = {"app": "news", "user": None, "device": None, "expires_s": 1e9}
@@ -216,6 +218,55 @@ def test_refusal_applies_to_late_duplicates(master):
     assert write(master, 2)[0][1]["ver"] == 1
 
 
+def test_write_that_follows_another_waits_for_it(master):
+    """Mobius 4.2: writes of a record are applied in order, also where the network has lost the first."""
+    create_public_table(master)
+    following = {"type": "conditional", "replaces": 0, "follows": 1}
+    assert write(master, 2, **following) == []
+    assert write(master, 2, type="blind", follows=1) == []
+    assert write(master, 1)[0][1]["ver"] == 1
+    assert write(master, 2, **following)[0][1]["ver"] == 2
+    assert write(master, 2, **following)[0][1]["ver"] == 2  # once
+
+
+def test_write_that_follows_a_failed_one_replaces_nothing(master):
+    create_public_table(master)
+    write(master, 1)
+    (_, failed), *_ = write(master, 2, type="conditional", replaces=7)
+    assert failed["conflict"]["ver"] == 1
+    (_, conflict), *_ = write(master, 3, type="conditional", replaces=1, follows=2)
+    assert conflict["conflict"]["ver"] == 1
+    assert write(master, 4, type="blind", follows=3)[0][1]["ver"] == 2
+
+
+def test_write_follows_one_whose_result_is_acknowledged(master):
+    """A blind one is next in any case; a conditional one comes again with the version."""
+    create_public_table(master)
+    write(master, 1)
+    write(master, 4, known=2, key="b")  # acknowledges the result of the first
+    assert write(master, 2, known=1, type="conditional", replaces=0, follows=1) == []
+    assert write(master, 3, known=1, type="blind", follows=1)[0][1]["ver"] == 2
+
+
+def test_write_is_not_next_in_a_later_table_of_the_name(master):
+    create_public_table(master)
+    write(master, 1)
+    administer(master, "drop", "t", "3")
+    administer(master, "create", "t", "4", acl="public")
+    ((_, outcome),) = write(master, 2, type="conditional", replaces=0, follows=1)
+    assert outcome["error"]["kind"] == "TableProblem"
+
+
+def test_write_that_was_absorbed_is_refused_if_a_restored_client_sends_it(master):
+    """Its number was used with the content of the one that absorbed it."""
+    create_public_table(master)
+    (_, first), *_ = write(master, 1, absorbed=2)
+    assert write(master, 1, absorbed=2) == [("gateway", first)]
+    for absorbed in ({}, {"absorbed": 1}):
+        ((_, outcome),) = write(master, 1, **absorbed)
+        assert outcome["error"]["summary"] == "The result of this write is not known any more."
+
+
 def test_write_with_an_expired_token_can_be_sent_with_another(master):
     create_public_table(master)
     error = {"kind": "TokenExpired", "summary": "This token has expired."}
@@ -353,3 +404,88 @@ def test_read_is_refused_if_the_store_is_older_than_seen_versions(master):
     ((_, part),) = handle_event(master, "read", "processor", **read, least=BEFORE_FIRST + 3)
     assert part["error"]["kind"] == "TableProblem"
     assert "older" in part["error"]["summary"]
+
+
+# -- tombstones (Mobius 4.1: collected "when the back-end indicates that all replicas are up to date")
+
+
+def list_rows(store):
+    return [key.split("\n")[2] for key, _ in store.items("row\n")]
+
+
+def delete_a_record(master):
+    """Write two records, delete one, and return the position of the delete, counted from 1."""
+    create_public_table(master)
+    start_followers(master)
+    for number, fields in enumerate([{"key": "a"}, {"key": "h"}, {"key": "a", "data": None}], 1):
+        write(master, number, **fields)
+    return 5
+
+
+def test_tombstone_is_removed_when_it_is_old_and_all_followers_have_it(store, master):
+    last = delete_a_record(master)
+    for follower in ("replica", "processor"):
+        acknowledge(master, follower, last)
+    acknowledge(master, "replica", last, now_us=KEEP_US)
+    assert list_rows(store) == ["a", "h"]  # not older than that
+    collected = acknowledge(master, "replica", last, now_us=2 * KEEP_US)
+    assert list_rows(store) == ["h"]
+    assert list_sent(collected) == {"processor": [last + 1], "replica": [last + 1]}
+    entry = collected[0][1]["entries"][0]
+    assert (entry["op"], entry["name"], entry["until"]) == ("collect", "t", BEFORE_FIRST + last)
+    restarted = create_back_end(store)
+    assert restarted.overview().tables[0].rows[0][4] == 1
+
+
+def test_tombstone_is_kept_while_a_follower_may_lack_it(store, master):
+    last = delete_a_record(master)
+    acknowledge(master, "replica", last)
+    acknowledge(master, "replica", last, now_us=2 * KEEP_US)
+    assert list_rows(store) == ["a", "h"]
+    acknowledge(master, "processor", last, now_us=2 * KEEP_US + 1)
+    acknowledge(master, "processor", last, now_us=3 * KEEP_US)
+    assert list_rows(store) == ["h"]
+
+
+def collect(master):
+    last = delete_a_record(master)
+    for now_us in (0, 2 * KEEP_US):
+        for follower in ("replica", "processor"):
+            acknowledge(master, follower, last + (now_us > 0), now_us=now_us)
+
+
+def outcome(messages):
+    return next(message for _, message in messages if message["kind"] == "outcome")
+
+
+def test_record_inserted_after_its_tombstone_was_removed_has_a_greater_version(store, master):
+    collect(master)
+    assert outcome(write(master, 4, key="a"))["ver"] == BEFORE_FIRST + 7
+    assert outcome(write(master, 5, key="a"))["ver"] == BEFORE_FIRST + 8
+    restarted = create_back_end(store)
+    restarted.handle(0, LinkUp("here", "server"))
+    (start,) = store.get("lineage")
+    assert outcome(write(restarted, 6, key="b", start=start))["ver"] == BEFORE_FIRST + 9
+
+
+@pytest.mark.parametrize("replaces", [1, 2])
+def test_conditional_write_of_a_collected_version_is_a_conflict(master, replaces):
+    """Neither a device that has not heard of the delete nor a late copy brings the record back."""
+    collect(master)
+    assert "conflict" in outcome(write(master, 4, key="a", type="conditional", replaces=replaces))
+    assert outcome(write(master, 5, key="a", type="conditional", replaces=0))["ver"] > 2
+
+
+def test_late_copy_of_an_acknowledged_write_is_refused_without_a_tombstone(store, master):
+    collect(master)
+    write(master, 4, known=4, key="h")
+    assert "error" in outcome(write(master, 1, key="a"))
+    assert list_rows(store) == ["h"]
+
+
+def test_new_table_of_the_name_counts_versions_from_1(master):
+    collect(master)
+    administer(master, "drop", "t", "3")
+    create(master, identity="4")
+    administer(master, "alter", "t", "5", acl="public")
+    assert outcome(write(master, 4, key="a"))["ver"] == 1

@@ -14,7 +14,7 @@ from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.messages import Row, processor_index
 from mudkit.systems.mud.servers.processor import Matching, Processor
-from mudkit.systems.mud.tables.records import SentPredicate
+from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
 
@@ -130,6 +130,8 @@ def test_repeated_registration_keeps_records_sent_before(harness):
     assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
     assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
     assert harness.commit("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
+    # A record that has left was removed from the cache: another registration does not remove it again.
+    assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
 
 
 def test_late_duplicate_is_answered_with_the_original_log_position(harness):
@@ -582,3 +584,68 @@ def test_removed_reads_are_not_matched(readers, n):
     for number in range(len(readers)):
         matching.remove(create_handle(number))
     assert match(matching, version(by="x", n=n)) == ([], [])
+
+
+# -- digests in place of the keys of delivered records
+
+_KEYS = st.sampled_from("abcdefghijkl")
+_HISTORY = st.lists(st.tuples(_KEYS, st.sampled_from([None, {"n": 1}, {"n": 2}])), max_size=30)
+
+
+def split_delivered(keys, named_buckets=()):
+    """Return the keys that a registration names, and the digests of the others."""
+    buckets = Table(name="t", owner="news", split=["g"]).buckets_of(keys)
+    named = [key for bucket in sorted(named_buckets) for key in buckets.pop(bucket, ())]
+    return {"held": named, "digests": [(bucket, keys_digest(of)) for bucket, of in sorted(buckets.items())]}
+
+
+def acknowledgements(messages):
+    return [message for _, message in messages if message["kind"] == "registered"]
+
+
+@given(
+    history=_HISTORY,
+    delivered=st.sets(_KEYS),
+    position=st.integers(4, 40),
+    sync_us=st.sampled_from([None, 0]),
+    begun=st.integers(4, 40),
+    has_read=st.booleans(),
+)
+def test_digests_have_the_effect_of_the_keys(history, delivered, position, sync_us, begun, has_read):
+    """Whatever the reader was sent, it hears of the same changes, once it has named what is not known."""
+    versions = {}
+    notices = []
+    for is_digested in (False, True):
+        harness = Harness()
+        if has_read:  # it has sent what the device may not have received
+            harness.register(text="n = 1")
+        versions.clear()
+        for key, data in history:
+            versions[key] = versions.get(key, 0) + 1
+            harness.commit(key, versions[key], data)
+        fields = {"since": {"me": position}, "sync_us": sync_us, "text": "n = 1"}
+        if not is_digested:
+            notices.append(list_notices(harness.register(held=sorted(delivered), **fields)))
+            continue
+        fields["begun"] = {"me": begun}
+        effects = harness.register(**split_delivered(delivered), **fields)
+        (answer,) = acknowledgements(effects)
+        if "unknown" in answer:
+            assert list_notices(effects) == []
+            effects = harness.register(**split_delivered(delivered, answer["unknown"]), **fields)
+            (answer,) = acknowledgements(effects)
+            assert "unknown" not in answer
+        notices.append(list_notices(effects))
+    assert notices[0] == notices[1]
+
+
+def test_position_and_digests_suffice_if_nothing_delivered_has_changed():
+    harness = Harness(rows=[row("a", 1, 2, {"n": 1}), row("h", 1, 4, {"n": 1}), row("b", 1, 3, {"n": 2})])
+    fields = {"since": {"me": 4}, "sync_us": 0, "text": "n = 1"}
+    effects = harness.register(**split_delivered(["a", "h"]), **fields)
+    assert "unknown" not in acknowledgements(effects)[0]
+    assert list_notices(effects) == [(1, "synced")]
+    refused = harness.register(2, **split_delivered(["a", "b"]), **fields)  # b does not match any more
+    buckets = Table(name="t", owner="news", split=["g"]).buckets_of(["b"])
+    assert (acknowledgements(refused)[0]["unknown"], list_notices(refused)) == (list(buckets), [])
+    assert harness.commit("c", 1, {"n": 1}) == [(1, "upsert", "c", 1)]  # the second is not registered

@@ -126,8 +126,8 @@ def test_measures_are_exact_with_a_limited_sample():
 
 
 def test_median_averages_the_two_middle_values():
-    aggregates = [release(10, [9], ["a", "b"]), release(10, [5], ["c"]), release(10, [1], ["d"])]
-    assert count(aggregates).measures()["latency_s"] == (1 + 5) / 2
+    aggregates = [release(10, [9], ["a", "b"]), release(10, [5], ["c"]), release(10, [1], ["d", "e", "f"])]
+    assert count(aggregates).measures()["latency_s"] == (5 + 9) / 2
     assert count(aggregates[:2]).measures()["latency_s"] == 1
 
 

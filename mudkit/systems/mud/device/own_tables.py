@@ -1,0 +1,218 @@
+"""Tables that are stored on the device alone (Mobius 3): no server knows them, and nothing of them is sent.
+
+They hold what is of one app on one device: drafts, settings, what was read. A write is committed at once, in
+the same step; every type of read returns the latest version, complete and of age 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from mudkit.errors import ParameterError, TableProblem
+from mudkit.events import Complete, Effect, Ports, Record
+from mudkit.predicates import Aggregates, Predicate
+from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, RowEntry, TableEntry, Write
+from mudkit.systems.mud.result import ReadResult
+from mudkit.systems.mud.tables.queries import check_names
+from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
+from mudkit.systems.mud.tables.selection import Selection
+from mudkit.systems.mud.tables.table import Table
+from mudkit.wire import Fields, Value
+
+_TABLE: Final = "own table "
+_ROW: Final = "own row\n"
+_LSN: Final = "own lsn"
+_FOR_THE_CLOUD: Final = {"acl": "app", "apps": None, "split": ()}
+"""Properties that a table on the device does not have, with the values that say nothing."""
+
+
+def table_exists_error(name: str, place: str, remedy: str) -> TableProblem:
+    """Build the error for a new table whose name is in use."""
+    return TableProblem(
+        f"There is a table of this name already, {place}.",
+        where="table",
+        found=repr(name)[:120],
+        expected="a name that is free",
+        remedy=remedy,
+    )
+
+
+class OwnTables:
+    """Tables of one app on the device alone, durable; ``endpoint`` is that of the app."""
+
+    def __init__(self, ports: Ports, endpoint: str) -> None:
+        self._store = store = ports.store
+        self._endpoint = endpoint
+        self._copy = TableReplica()
+        tables = [table for _, table in store.items(_TABLE, Table)]
+        rows = [(key.split("\n")[1], row) for key, row in store.items(_ROW, Row)]
+        self._copy.load(store.get(_LSN, int) or 0, tables, rows)
+
+    def __contains__(self, name: Value) -> bool:
+        return isinstance(name, str) and name in self._copy.tables
+
+    def create(self, op_id: int, operation: Create, app: str, cloud: Mapping[str, Table]) -> Sequence[Effect]:
+        """Create a table; ``cloud`` has the tables of the cloud that the device knows."""
+        name = operation.table
+        for option, value in _FOR_THE_CLOUD.items():
+            if operation.properties.get(option, value) != value:
+                raise ParameterError(
+                    f"A table on the device has no {option}.",
+                    where=option,
+                    found=repr(operation.properties[option])[:120],
+                    expected="a table in the cloud",
+                    remedy=f"leave {option} out, or where='device'",
+                )
+        if name in self:
+            raise table_exists_error(name, "on this device", "use the table, or drop it first")
+        if name in cloud:
+            raise table_exists_error(name, "in the cloud", "use another name")
+        properties = {**operation.properties, "acl": "public"}
+        self._put_table(Table.create(name, app, properties, self._copy.lsn + 1))
+        return (Complete(op_id),)
+
+    def alter(self, op_id: int, operation: Alter) -> Sequence[Effect]:
+        """Alter the columns of a table."""
+        if operation.properties.get("acl") is not None:
+            raise ParameterError(
+                "A table on the device has no acl.",
+                where="acl",
+                found=repr(operation.properties["acl"])[:120],
+                expected="add or remove",
+            )
+        table = self._copy.tables[operation.table].alter(operation.properties, self._copy.lsn + 1)
+        self._put_table(table)
+        return (Complete(op_id),)
+
+    def drop(self, op_id: int, name: str) -> Sequence[Effect]:
+        """Delete a table with its records."""
+        for key, _ in list(self._store.items(f"{_ROW}{name}\n", Row)):
+            self._store.delete(key)
+        self._store.delete(f"{_TABLE}{name}")
+        self._apply(DropEntry(self._copy.lsn + 1, name))
+        return (Complete(op_id),)
+
+    def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
+        """Commit a write or a delete. The device has the latest version, so it is never in conflict."""
+        table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
+        data, predicate = operation.record, operation.predicate
+        if data is not None:
+            data = check_record(data)
+            table.check_columns(data)
+        if predicate is not None and predicate.unbound:
+            predicate = predicate.bind(sender=context)
+        sent = SentPredicate.of(predicate)
+        table.check_predicate(sent)
+        check_names(table, predicate)
+        key = check_key(f"{self._endpoint} {lsn}" if operation.key is None else operation.key)
+        before = self._copy.row_of(table, key)
+        row = Row(
+            key=key,
+            ver=1 if before is None else before.ver + 1,
+            data=data,
+            predicate=sent if data is not None or before is None else before.predicate,
+            ts_us=now_us,
+            lsn=lsn,
+        )
+        self._store.put(f"{_ROW}{table.name}\n{key}", row)
+        self._apply(RowEntry(lsn, table.name, row))
+        written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, data)}
+        return Record("operations", written), Complete(op_id, row.ver)
+
+    def table(self, name: str) -> Table | None:
+        """Return the properties of a table; None: it is not on the device."""
+        return self._copy.tables.get(name)
+
+    def check_read(self, read: Read) -> None:
+        """Raise MudkitError for a column that a table does not have."""
+        table = self._copy.tables[read.table]
+        check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))
+        if read.selection is not None:
+            read.selection.check_columns(table)
+
+    def select(
+        self,
+        name: str,
+        predicate: Predicate | None,
+        reader: Fields,
+        auth: Mapping[str, str],
+        *,
+        keys: list[str] | None = None,
+    ) -> list[Row]:
+        """Return the records of a table that match a predicate and are visible to a reader."""
+        return self._copy.select(self._copy.tables[name], 0, predicate, keys, reader, auth)
+
+    def complete(
+        self,
+        op_id: int,
+        name: str,
+        rows: Sequence[Row],
+        selection: Selection | None,
+        *,
+        is_complete: bool = True,
+    ) -> Sequence[Effect]:
+        """Complete a read of a table with some of its records."""
+        table = self._copy.tables[name]
+        records = {row.key: (table.visible_columns(row), row) for row in rows if row.data is not None}
+        order = (selection or Selection()).cut(records)
+        result = ReadResult(is_complete=is_complete)
+        effects: list[Effect] = []
+        for key, row in [*((row.key, row) for row in rows if row.data is None), *order.items()]:
+            if selection is None or selection.columns is None:
+                seen = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": value_hash(row.data)}
+                effects.append(Record("operations", seen))
+            if row.data is None:
+                continue
+            columns = records[key][0]
+            result.records[key] = copy_record(columns if selection is None else selection.columns_of(columns))
+            result.versions[key], result.source[key], result.age_s[key] = row.ver, "local", 0.0
+        return [*effects, Complete(op_id, result)]
+
+    def joined(self, reader: Fields, auth: Mapping[str, str]) -> JoinedTables:
+        """Return the tables as a ``lookup`` of a reader sees them."""
+        return JoinedTables(self._copy, reader, auth)
+
+    @property
+    def lsn(self) -> int:
+        """Number of the last change of any of the tables."""
+        return self._copy.lsn
+
+    def aggregate(self, name: str, rows: Sequence[Row], text: str) -> list[Value]:
+        """Return the state of aggregates over records of a table."""
+        table = self._copy.tables[name]
+        return aggregate([replace(row, data=table.visible_columns(row)) for row in rows], text)
+
+    def row_of(self, name: str, key: str) -> Row | None:
+        """Return the row of a key, also of a deleted record; None: it was never written."""
+        return self._copy.row_of(self._copy.tables[name], key)
+
+    def holdings(self, name: str) -> list[dict[str, Value]]:
+        """List the records of a table, as :meth:`~mudkit.systems.mud.device.local.Local.holdings` does."""
+        table = self._copy.tables[name]
+        return [
+            {
+                "key": row.key,
+                "version": row.ver,
+                "record": None if row.data is None else table.visible_columns(row),
+                "predicate": None if row.predicate is None else row.predicate.text,
+                "type": None,
+                "visible": True,
+                "age_s": 0.0,
+            }
+            for row in sorted(self._copy.rows(table, [0]), key=lambda row: row.key)
+        ]
+
+    def _put_table(self, table: Table) -> None:
+        """Store the properties of a table, as the next entry of the log."""
+        self._store.put(f"{_TABLE}{table.name}", table)
+        self._apply(TableEntry(self._copy.lsn + 1, table))
+
+    def _apply(self, entry: RowEntry | TableEntry | DropEntry) -> None:
+        """Apply an entry of the log, whose number is durable."""
+        self._store.put(_LSN, entry.lsn)
+        self._copy.apply(entry)
