@@ -375,10 +375,13 @@ def s3_bucket() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start one Spark session for all tests of a process."""
+    """Start one Spark session for all tests of a process, with memory for what Spark keeps of all of them."""
     from mudkit import pipeline
 
-    yield pipeline.session()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUDKIT_SPARK_MEMORY", "1536m")
+        session = pipeline.session()
+    yield session
     pipeline.stop()
 
 

@@ -129,7 +129,7 @@ def test_failed_run_is_a_problem_of_its_seed(monkeypatch):
     assert set(play_some([3]).problems) == {3}
 
 
-@pytest.mark.soak(keep=6)
+@pytest.mark.soak(keep=4)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_campaign_finds_seeded_bug(bug):
     caught = hunt(bug, range(300))

@@ -345,7 +345,7 @@ INTERRUPTED = """
 
         def send(number):
             clients[number % 6].send(f"phone-{(number + 1) % 6:05d}", "x" * (number % 900))
-            if number < 6_000:
+            if number < 3_000:
                 lab.world.schedule_action(lab.world.now_us + 2_000_000, send, number + 1)
 
         lab.world.schedule_action(0, send, 0)
@@ -358,16 +358,16 @@ INTERRUPTED = """
     lab = lab_of()
     lab.world.schedule_action(3_000_000_000, wait)
     try:
-        lab.run(hours=4)
+        lab.run(hours=2)
     except KeyboardInterrupt:
         print(lab.world.now_us)
     else:
         print("was not stopped")
-    lab.run(seconds=(4 * 3_600_000_000 - lab.world.now_us) / 1e6)
+    lab.run(seconds=(2 * 3_600_000_000 - lab.world.now_us) / 1e6)
     other = lab_of()
-    for _ in range(8):
+    for _ in range(4):
         other.run(minutes=30)
-    print(lab.now == other.now, lab.bill().equals(other.bill()), lab.bill()["messages"].sum() > 10_000)
+    print(lab.now == other.now, lab.bill().equals(other.bill()), lab.bill()["messages"].sum() > 5_000)
     for table in ("messages", "operations", "links", "deliveries"):
         print(lab.trace.table(table).equals(other.trace.table(table)))
 """
@@ -389,7 +389,7 @@ def test_ctrl_c_stops_between_two_events_and_the_run_can_continue():
         process.send_signal(signal.SIGINT)
         output = process.communicate("\n")[0].split()
     assert process.returncode == 0
-    assert 3_000_000_000 <= int(output[0]) < 4 * 3_600_000_000
+    assert 3_000_000_000 <= int(output[0]) < 2 * 3_600_000_000
     assert output[1:] == ["True"] * 7
 
 

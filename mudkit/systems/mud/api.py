@@ -19,6 +19,7 @@ from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
     Alter,
+    AwaitSynced,
     Create,
     Delete,
     Drop,
@@ -457,6 +458,26 @@ class Client(OnHost):
         self._register_callback(callback, handle)
         return self.installed.call(Listen(handle))
 
+    def await_synced(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
+        """Wait until a continuous read has delivered the existing records that it asked for.
+
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.await_synced`.
+
+        An application draws its first screen then. The callback of the read has been called with them before.
+
+        Parameters
+        ----------
+        handle : int
+            Result of the read's operation.
+
+        Returns
+        -------
+        Operation
+            Completed at once if they were delivered before, also in an earlier run of the app. Its result
+            raises :class:`~mudkit.errors.ParameterError` if the read has ended, or is of another app.
+        """
+        return self.installed.call(AwaitSynced(handle))
+
     def _register_callback(
         self, callback: Callable[[Operation], None] | Callable[[Change | Fields], None], handle: int
     ) -> None:
@@ -689,6 +710,7 @@ class BlockingClient:
     delete = _blocking_method(Client.delete, _wait_for_version)
     read = _blocking_method(Client.read, _wait_for_records)
     update_data = _blocking_method(Client.update_data, _wait_until_done)
+    await_synced = _blocking_method(Client.await_synced, _wait_until_done)
     unregister = _blocking_method(Client.unregister, _wait_until_done)
 
 

@@ -125,6 +125,12 @@ class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
     handle: int
 
 
+class AwaitSynced(Struct, frozen=True, tag_field="operation", tag="await_synced"):
+    """Operation: wait until the existing records that a continuous read asked for have been delivered."""
+
+    handle: int
+
+
 class ListReads(Struct, frozen=True, tag_field="operation", tag="continuous_reads"):
     """Operation: list the continuous reads."""
 
@@ -172,8 +178,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | Listen | ListReads | UpdateData | Unregister
-    | Renew | ListPolicies | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Read | Register | Listen | AwaitSynced | ListReads | UpdateData
+    | Unregister | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 

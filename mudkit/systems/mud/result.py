@@ -32,8 +32,7 @@ class Change:
     ----------
     kind : str
         ``upsert``: a new version of the record. ``remove``: the record no longer belongs to the read, for
-        whatever reason. ``synced``: all existing records that the read asked for have been delivered; told
-        once, without a record.
+        whatever reason.
     key : str
     record : mapping or None
     version : int

@@ -357,6 +357,9 @@ class Judgement:
 
     def _judge_rest(self) -> None:
         """Check that all reads were answered, that no request is sent for ever, and the number of events."""
+        for synced in self.campaign.work.reads_awaited:
+            if not synced.done():
+                self.problems.append(f"{synced} of {synced.call.named_arguments} never came")
         for name, requests in self.campaign.at_rest.items():
             if requests:
                 self.problems.append(f"{name} still sends {dict(requests)}")
@@ -719,19 +722,13 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
 
 
 def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what is wrong with how a continuous read was told that its first state is there.
+    """Yield the existing records of which a continuous read was notified too late for its first state.
 
-    This comes once, if existing records were asked for, and after those that were there at the call and
-    stayed visible until then.
+    They were there at the call, and stayed visible until then.
     """
     where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    if len(watch.synced_us) > (watch.sync is not None):
-        yield (f"{where}: told {len(watch.synced_us)} times that its first state is there")
     is_over = not watch.is_on or any(isinstance(change, dict) for change in watch.notified)
-    if is_over or watch.sync is None or watch.operation.status != "ok" or watch.client in campaign.expires_us:
-        return
-    if not watch.synced_us:
-        yield (f"{where}: never told that its first state is there")
+    if is_over or watch.sync is None or not watch.synced_us or watch.client in campaign.expires_us:
         return
     if len(watch.reader_data) > 1:
         return
@@ -748,7 +745,7 @@ def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str,
             and (row["predicate"] is None or Predicate.restore(**row["predicate"])({}, receiver=reader))
             for row in states
         ):
-            yield (f"{where}: told that its first state is there before it was told of {states}")
+            yield (f"{where}: its first state was there before it was notified of {states}")
 
 
 def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequence[ReaderData]:

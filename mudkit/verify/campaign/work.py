@@ -66,9 +66,9 @@ class Watch:
     """Last entry of the log when the read was registered."""
     is_on: bool = True
     synced_after: list[int] = field(default_factory=list)
-    """Number of notifications before each one that said that the first state is there."""
+    """Number of notifications when the application heard that the first state is there."""
     synced_us: list[int] = field(default_factory=list)
-    """Times of these."""
+    """Times at which it heard this."""
     max_notified: int | None = None
     """Number of notifications when its device was wiped: none may follow."""
     is_restored: bool = False
@@ -135,6 +135,8 @@ class Work:
         """Entries of the back end's log as they were written; those beyond its end were rolled back."""
         self.writes: list[WriteRecord] = []
         self.reads: list[Any] = []
+        self.reads_awaited: list[Any] = []
+        """Calls that wait for the first states of continuous reads."""
         self.own_reads: list[tuple[WriteRecord, Any]] = []
         """Reads of a write at the time of its call."""
         self.watches: list[Watch] = []
@@ -246,10 +248,6 @@ class Work:
             watch.sessions[notification.id] = session
             if before < session:  # a kill may repeat it
                 return
-            if getattr(notification, "kind", "") == "synced":
-                watch.synced_after.append(len(watch.notified))
-                watch.synced_us.append(self._now_us())
-                return
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
 
@@ -257,8 +255,17 @@ class Work:
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
-        def record_position(_: Any) -> None:
+        def record_synced(operation: Any) -> None:
+            if operation.status == "ok":
+                watch.synced_after.append(len(watch.notified))
+                watch.synced_us.append(self._now_us())
+
+        def record_position(operation: Any) -> None:
             watch.lsn = max(self.log, default=0)
+            if operation.status == "ok":
+                synced = self._clients[name].await_synced(operation.result())
+                self.reads_awaited.append(synced)
+                synced.add_done_callback(record_synced)
 
         watch.operation.add_done_callback(record_position)
         self.watches.append(watch)

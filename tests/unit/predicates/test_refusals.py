@@ -12,6 +12,7 @@ from mudkit.predicates.exchange import from_json, to_json
 from mudkit.predicates.expressions import Expression
 from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout
+from mudkit.predicates.parse import MAX_LEVELS
 
 SUBLIM = Language(("message", "state"), bound=(), schema={"message": {"pulse": "number"}})
 LAYOUT = Layout(
@@ -121,3 +122,11 @@ def test_invalid_predicates_are_refused(call, pattern):
     with pytest.raises(PredicateError) as caught:
         call()
     assert re.search(pattern, str(caught.value))
+
+
+@pytest.mark.parametrize(("before", "behind"), [("NOT " * 19, ""), ("(" * 19, ")" * 19)])
+def test_each_not_and_parenthesis_and_operator_is_a_level(before, behind):
+    allowed = MAX_LEVELS - 20  # one level is that of the comparison
+    Predicate(f"{before}n{' + 1' * allowed} = 1{behind}")
+    with pytest.raises(PredicateError, match=f"too many levels[\\s\\S]*at most {MAX_LEVELS}"):
+        Predicate(f"{before}n{' + 1' * (allowed + 1)} = 1{behind}")

@@ -14,6 +14,7 @@ from report_traces import build_hopeless, build_learnable, build_rule_is_best, s
 
 from mudkit import Lab, words
 from mudkit.errors import ParameterError
+from mudkit.intervals import Interval
 from mudkit.learning import FixedRule, RadioModel
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import describe_policy
@@ -24,7 +25,7 @@ from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
 from mudkit.report.batching import WriteStudy, study_writes
 from mudkit.report.caching import ReadStudy, study_reads
-from mudkit.report.policies import HINDSIGHT, RULE, times_of_reads
+from mudkit.report.policies import HINDSIGHT, RULE, TimesOfReads, times_of_reads
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
 
@@ -394,3 +395,15 @@ def test_times_of_the_shipped_rule_have_the_number_of_reads_they_follow_from(min
     study = SimpleNamespace(policy=FixedRule(minutes=minutes), times=times)
     table = ReadStudy.limits_by_time(study)
     assert list(zip(table["from"], table["reads"], strict=True)) == expected
+
+
+def test_solar_time_is_that_of_the_median_read():
+    times = TimesOfReads(0, np.zeros(1440, np.int64), np.array([30, 10, 20]), np.array([3, 1, 1]))
+    assert times.median_solar_min == 30
+
+
+@pytest.mark.parametrize(
+    ("gain", "told"), [(0.01, "1.0 point"), (0.0104, "1.0 point"), (0.02, "2.0 points"), (0.0, "0.0 points")]
+)
+def test_one_point_is_singular(gain, told):
+    assert caching._points(Interval(gain, math.nan, math.nan, "value")) == told

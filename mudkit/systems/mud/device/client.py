@@ -62,6 +62,7 @@ from mudkit.systems.mud.messages import (
     AdministrationRequest,
     Alter,
     AlterRequest,
+    AwaitSynced,
     ClientOperation,
     Create,
     CreateRequest,
@@ -311,6 +312,8 @@ class ClientMachine:
                 return self._continuous_reads.register(now_us, op_id, operation)
             case Listen():
                 return self._continuous_reads.listen(now_us, op_id, operation)
+            case AwaitSynced():
+                return self._continuous_reads.await_synced(op_id, operation)
             case ListReads():
                 return (Complete(op_id, self._continuous_reads.describe()),)
             case UpdateData():

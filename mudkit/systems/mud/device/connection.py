@@ -173,7 +173,8 @@ class ContinuousRead(Struct):
     was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
     does not know their digests. ``states`` has the last state of the aggregates of each processor.
     ``synced`` has the processors that have told, since the last registration was sent, that they
-    have delivered everything before it; ``is_live``: all of them have.
+    have delivered everything before it; ``is_live``: all of them have. ``awaiting`` has the calls that wait
+    for that.
     """
 
     stored: StoredRead
@@ -187,6 +188,7 @@ class ContinuousRead(Struct):
     named_buckets: set[int] = field(default_factory=set)
     states: dict[str, list[Value]] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
+    awaiting: list[int] = field(default_factory=list)
     is_live: bool = False
 
 

@@ -8,7 +8,8 @@ welcome       late copy: ignored; new session: everything is registered again
 identify      a hello with the server's nonce
 generation    a processor has begun another generation: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
-synced        all that a processor was to deliver before was delivered; told once, after the last one
+synced        all that a processor was to deliver before was delivered; after the last processor's, callers
+              that wait for the first state are answered
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
 heartbeat     sign of life to the server
@@ -63,6 +64,7 @@ from mudkit.systems.mud.device.local import HeldRow, Local
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
+    AwaitSynced,
     ContinuousReadRequest,
     EncodedError,
     Hello,
@@ -311,7 +313,7 @@ class ContinuousReads:
         stored.since_lsns[_OWN] = own.lsn
         if stored.synced_us is None:
             stored.synced_us = now_us
-            effects += () if stored.sync_us is None else self._notify(read, kind="synced")
+            effects += self._complete_awaiting(read)
         self._store_read(stored)
         return [*effects, *self._complete_begin(read)]
 
@@ -342,6 +344,12 @@ class ContinuousReads:
             read.stored.has_listener = True
             self._store_read(read.stored)
         return [*self._release_waiting(now_us, read), Complete(op_id)]
+
+    def await_synced(self, op_id: int, operation: AwaitSynced) -> Sequence[Effect]:
+        """Complete a call when all existing records that a read asked for have been delivered."""
+        read = self._find_read(operation.handle)
+        read.awaiting.append(op_id)
+        return self._complete_awaiting(read)
 
     def update_data(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
         """Replace the reader's data of a continuous read, durably, and send it to the processors."""
@@ -692,7 +700,7 @@ class ContinuousReads:
             local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
 
     def _begin_live(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
-        """Count a read's query as followed, if it is registered and greeted; tell once that it is synced."""
+        """Count a read's query as followed, if it is registered and greeted: all was delivered."""
         stored = read.stored
         is_registered = bool(read.generations) and read.requested_since is None
         if (
@@ -702,12 +710,17 @@ class ContinuousReads:
             or not read.synced >= {*read.generations}
         ):
             return ()
-        is_first, read.is_live, stored.synced_us = stored.synced_us is None, True, now_us
+        read.is_live, stored.synced_us = True, now_us
         self._store_read(stored)
         self._follow(read, None)
-        if not is_first or stored.sync_us is None or stored.aggregate is not None:
+        return self._complete_awaiting(read)
+
+    def _complete_awaiting(self, read: ContinuousRead) -> Sequence[Effect]:
+        """Complete the calls that wait for a read's first state, once its callback was called with it."""
+        if read.stored.synced_us is None or read.waiting:
             return ()
-        return self._notify(read, kind="synced")
+        op_ids, read.awaiting = read.awaiting, []
+        return [Complete(op_id) for op_id in op_ids]
 
     def _end_greeting(self, now_us: int) -> None:
         """Note that the server may not know the current address: no read is live."""
@@ -769,6 +782,7 @@ class ContinuousReads:
         stored = read.stored
         for notice in self._delete_waiting(read):
             effects += notice.notify(), self._notices.add(notice)
+        effects += self._complete_awaiting(read)
         if stored.is_paused:
             stored.is_paused = False
             self._store_read(stored)
@@ -905,15 +919,19 @@ class ContinuousReads:
     def _find_read(self, handle: int) -> ContinuousRead:
         """Return the continuous read of a handle, or raise ParameterError."""
         if handle not in self._reads:
-            is_over = 0 < handle <= self._local.counted(_HANDLES)
-            raise ParameterError(
-                "This continuous read has ended." if is_over else "There is no such continuous read.",
-                where="handle",
-                found=repr(handle),
-                expected=", ".join(map(str, self._reads)) or "none is registered",
-                remedy="begin another one; continuous_reads() lists those of this app on this device",
-            )
+            raise self._no_such_read_error(handle)
         return self._reads[handle]
+
+    def _no_such_read_error(self, handle: int) -> ParameterError:
+        """Build the error for the handle of no continuous read."""
+        is_over = 0 < handle <= self._local.counted(_HANDLES)
+        return ParameterError(
+            "This continuous read has ended." if is_over else "There is no such continuous read.",
+            where="handle",
+            found=repr(handle),
+            expected=", ".join(map(str, self._reads)) or "none is registered",
+            remedy="begin another one; continuous_reads() lists those of this app on this device",
+        )
 
     def _load_delivered(self, handle: int) -> dict[str, int]:
         """Return the stored versions that were delivered to a read, by key."""
@@ -932,7 +950,10 @@ class ContinuousReads:
         self._store.delete(_read_key(handle))
         for key in read.delivered:
             self._store.delete(_delivered_key(handle, key))
-        return self._withdraw(now_us, read)
+        error = self._no_such_read_error(handle)
+        ended = [Complete(op_id, error=error) for op_id in read.awaiting]
+        read.awaiting.clear()
+        return [*self._withdraw(now_us, read), *ended]
 
 
 def _read_key(handle: int) -> str:

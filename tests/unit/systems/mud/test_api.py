@@ -393,8 +393,8 @@ def test_sync_timestamp_selects_existing_records(place, jane, bob):
     heard = {
         sync: [(change.kind, change.key) for change in changes] for sync, changes in changes_by_sync.items()
     }
-    a, b, synced = ("upsert", "a"), ("upsert", "b"), ("synced", "")
-    assert heard == {None: [], 0.0: [a, b, synced], 300.0: [b, synced]}
+    a, b = ("upsert", "a"), ("upsert", "b")
+    assert heard == {None: [], 0.0: [a, b], 300.0: [b]}
 
 
 def test_updated_reader_data_apply_to_later_writes(place, jane, bob):

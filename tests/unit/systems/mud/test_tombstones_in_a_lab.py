@@ -40,7 +40,7 @@ def test_deleted_records_stay_deleted_for_a_device_that_was_away():
         late.result()
     lab.run(minutes=5)
     assert away.read("t").result().records == {"b": {"n": 2}}
-    last = {change.key: change.record for change in changes if change.kind != "synced"}
+    last = {change.key: change.record for change in changes}
     assert last == {"a": None, "b": {"n": 2}}
 
 

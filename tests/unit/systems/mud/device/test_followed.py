@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
+from mudkit.errors import ParameterError
 from mudkit.systems.mud import freshness
 
 HOUR = freshness(3600)
@@ -35,24 +36,38 @@ def answer(client, predicate=None, utility=HOUR, **options):
     return sorted(result.records), set(result.source.values()), result.is_complete
 
 
-def test_first_state_is_told_once(place, ann):
+def test_application_hears_when_the_first_state_is_there(place, ann):
+    """After the callbacks of all existing records, in the run that began the read and in later ones."""
     bob = place.client("bob")
-    ann.write("news", "a", {"n": 1}).result()
-    changes = follow(bob)
+    for key in "abc":
+        ann.write("news", key, {"n": 1}).result()
+    place.lab.faults.cut("bob")
+    changes, counts = [], []
+    read = bob.read("news", type="continuous", sync_timestamp=0.0, callback=changes.append)
+    read.add_done_callback(
+        lambda done: bob.await_synced(done.result()).add_done_callback(lambda _: counts.append(len(changes)))
+    )
     place.lab.run(minutes=1)
-    ann.write("news", "b", {"n": 2}).result()
+    assert counts == []
+    place.lab.faults.mend("bob")
     place.lab.run(minutes=1)
-    assert [(change.kind, change.key) for change in changes] == [
-        ("upsert", "a"),
-        ("synced", ""),
-        ("upsert", "b"),
-    ]
+    assert counts == [3]
     place.lab.faults.kill("bob")
     place.lab.faults.restart("bob")
-    place.lab.run(minutes=1)
-    ann.write("news", "c", {"n": 3}).result()
-    place.lab.run(minutes=1)
-    assert [change.kind for change in changes].count("synced") == 1
+    bob.await_synced(read.result()).result(0.1)
+
+
+def test_first_state_of_an_ended_read_never_comes(place, ann):
+    bob = place.client("bob")
+    place.lab.faults.cut("bob")
+    bob.read("news", type="continuous", sync_timestamp=0.0)
+    ((handle, *_),) = (read.values() for read in bob.continuous_reads().result(1))
+    waiting = bob.await_synced(handle)
+    bob.unregister(handle)
+    with pytest.raises(ParameterError, match="has ended"):
+        waiting.result()
+    with pytest.raises(ParameterError, match="has ended"):
+        bob.await_synced(handle).result()
 
 
 def test_query_of_a_live_read_is_answered_by_the_device(place, ann):
@@ -160,7 +175,8 @@ def test_new_reader_data_answer_no_query(place, ann):
     handle = read.result()
     place.lab.run(minutes=1)
     bob.update_data(handle, {"age": 30}).result()
-    assert [change.kind for change in changes] == ["synced"]
+    bob.await_synced(handle).result()
+    assert changes == []
     assert answer(bob, data={"age": 30}) == (["a"], {"remote"}, True)
 
 
