@@ -49,7 +49,7 @@ COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", 
 
 PAPERS = ROOT / "tools" / "papers"
 """A table for each paper: its mechanisms, where they are, and what differs."""
-STATES = {"same": "✓ as in the paper", "differs": "≈ differs", "missing": "✗ missing"}
+STATES = {"same": "✓ same", "differs": "≈ differs", "missing": "✗ missing"}
 """States of a mechanism, and how a page shows them."""
 
 _LEAFLET = '<script src="{up}_static/leaflet.js"></script><script>'
@@ -191,14 +191,14 @@ def paper_page(table: Path) -> str:
         "",
         *(f"- {line}" for line in paper["summary"]),
         "",
-        f"{len(mechanisms)} mechanisms, in the order of the paper: {by_state}. Numbers in parentheses are its "
-        "sections. Names that begin with a package, such as `mud.Client`, are public; others are machines and "
-        "their parts.",
+        f"{len(mechanisms)} mechanisms, in the order of the paper: {by_state}. Numbers in parentheses are "
+        "its sections. Names that begin with a package, such as `mud.Client`, are public; others are of "
+        "machines and their parts.",
         "",
     ]
     for section in paper["sections"]:
-        lines += [f"## {section['title']}", "", "| the paper | here | where | what differs, and why |"]
-        lines += ["|---|---|---|---|", *map(_mechanism, section["mechanisms"]), ""]
+        lines += [f"## {section['title']}", "", "| the paper | here | what differs, and why |"]
+        lines += ["|---|---|---|", *map(_mechanism, section["mechanisms"]), ""]
     written = f"Written by `python tools/site.py --papers` from `{table.relative_to(ROOT).as_posix()}`."
     return "\n".join([*lines, written, ""])
 
@@ -207,7 +207,10 @@ def _mechanism(mechanism: Mapping[str, Any]) -> str:
     """Return the line of a mechanism in the table of its section."""
     says = f"**{mechanism['name']}** ({mechanism['sections']}). {mechanism['says']}"
     where = ", ".join(map(reference, mechanism["where"]))
-    return f"| {says} | {STATES[mechanism['state']]} | {where} | {mechanism.get('note', '')} |"
+    here = STATES[mechanism["state"]]
+    if where:
+        here += f"; see {where}" if mechanism["state"] == "missing" else f": {where}"
+    return f"| {says} | {here} | {mechanism.get('note', '')} |"
 
 
 def reference(target: str) -> str:
