@@ -178,6 +178,21 @@ class Job:
         with staged_file(self.folder / "done" / f"{name}.json") as place:
             place.write_text(json.dumps({"counted": part.counted, "files": files}), encoding="utf-8")
 
+    def begin(self, description: str) -> None:
+        """Open the job's folder, with its identity as JSON."""
+        with staged_file(self.folder / _IDENTITY) as file:
+            file.write_text(description, encoding="utf-8")
+
+    def identity(self) -> Any:
+        """Return the identity that the job began with; None if it has not begun."""
+        if not self.is_current():
+            return None
+        return json.loads((self.folder / _IDENTITY).read_text(encoding="utf-8"))
+
+    def has_finished(self, name: str) -> bool:
+        """Return whether a part is recorded as complete."""
+        return is_file(self.folder / "done" / f"{name}.json")
+
     def finished(self) -> dict[str, Part]:
         """Return the complete parts by name: those all of whose files are there."""
         parts = {}
@@ -354,8 +369,7 @@ def _begin(job: Job, description: str) -> None:
         if name != job.name:
             remove_tree(job.path / name)
     if not job.is_current():
-        with staged_file(job.folder / _IDENTITY) as file:
-            file.write_text(description, encoding="utf-8")
+        job.begin(description)
 
 
 def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:

@@ -11,7 +11,9 @@ a timer        of the engine is processed at its time, after events of the same 
                of Spark starts it when the watermark has reached it
 a late event   is not after the watermark of the batch before: dropped and counted
 the watermark  is ``delay_s`` behind the latest event, in whole milliseconds
-a batch        is in the state, the result and the checkpoint, or in none of them
+a batch        is in the result if its manifest is there, which is written when its files are complete; Spark
+               repeats a batch that it has not recorded in its checkpoint, and one with a manifest is not
+               written again
 =============  ============================================================================================
 
 So the result is a function of the events alone if none is late, also when the query is killed and restarted.
@@ -22,9 +24,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -35,12 +39,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mudkit.checks import check_arguments
 from mudkit.errors import OutputExists, ParameterError
-from mudkit.files import existing_path, output_path, staged_file
+from mudkit.files import existing_path, output_path
 from mudkit.pipeline._progress import progress
+from mudkit.pipeline.commits import RESULT, Job
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
 from mudkit.pipeline.tables import require_columns
-from mudkit.pipeline.tasks import writing
+from mudkit.pipeline.tasks import write_frame, writing
 
 WRITTEN: Final = (
     "t_us BIGINT, numbers ARRAY<BIGINT>, recipients ARRAY<STRING>, aggregate STRING, problem STRING, "
@@ -164,7 +169,7 @@ EVENTS: Final = "ts TIMESTAMP, number BIGINT, client STRING, kind STRING, text S
 """Columns of a stream of events."""
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _POLL_S: Final = 1
-_SETTINGS: Final = "settings.json"
+_STREAM: Final = "stream"
 
 
 @dataclass(frozen=True)
@@ -241,11 +246,12 @@ class Streamed:
         return first.select(F.timestamp_micros("t_us").alias("ts"), "problem")
 
     def _rows(self) -> DataFrame:
-        folder = self.path / "rows"
-        if not (folder / "_spark_metadata").exists():
+        # Files that no manifest of a batch names belong to batches that were not finished.
+        finished = _job(self.path).finished().values()
+        files = [str(self.path / file.name) for part in finished for file in part.files]
+        if not files:
             return self.spark.createDataFrame([], WRITTEN)
-        # Spark's metadata there lists the complete files; others belong to unfinished batches.
-        return self.spark.read.schema(WRITTEN).parquet(str(folder))
+        return self.spark.read.schema(WRITTEN).parquet(*files)
 
 
 @check_arguments(types=False)
@@ -328,8 +334,9 @@ def aggregate_stream(
     late_after = f"{round(delay_s * 1000)} milliseconds"
     spread = known.withWatermark("ts", late_after).withColumn("share", every_share).groupBy("share")
     released = spread.transformWithState(Keeper(start, shares), WRITTEN, "append", "eventTime")
-    writer = released.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
-    writer = writer.option("path", str(path / "rows")).option("checkpointLocation", str(path / "checkpoint"))
+    writer = released.writeStream.outputMode("append").trigger(availableNow=True)
+    writer = writer.foreachBatch(partial(_write_batch, _job(path)))
+    writer = writer.option("checkpointLocation", str(path / "checkpoint"))
     with writing(path), progress(spark, "stream"), suppress_worker_output():
         with _settings(spark, shares):
             query = writer.start()
@@ -338,6 +345,23 @@ def aggregate_stream(
         finally:
             query.stop()
     return Streamed(spark, path, tuple(_batch(batch, shares) for batch in ran))
+
+
+def _job(path: Path) -> Job:
+    """Return a query as a job without an end: each batch is a part of it."""
+    return Job(path, RESULT, _STREAM, uuid.uuid4().hex[:8])
+
+
+def _write_batch(job: Job, batch: DataFrame, number: int) -> None:
+    """Write the rows of a batch, and its manifest when they are complete; only once.
+
+    A batch that is repeated is run to the end, because it makes the state of the next one.
+    """
+    name = f"{number:09d}"
+    if job.has_finished(name):
+        batch.write.format("noop").mode("overwrite").save()
+    else:
+        write_frame(job, name, batch)
 
 
 def _wait_for(query: Any) -> list[Mapping[str, Any]]:
@@ -411,15 +435,14 @@ def _check(events: DataFrame, delay_s: float, shares: int) -> None:
 
 def _settle(path: Path, settings: Mapping[str, Any]) -> None:
     """Check that a folder is free or of a query with the same settings, and store these."""
-    file = path / _SETTINGS
-    if file.is_file():
-        offsets = json.loads(file.read_text())
-        if offsets != settings:
+    begun = _job(path).identity()
+    if begun is not None:
+        if begun != settings:
             raise ParameterError(
                 "The query that was begun here has other settings.",
                 where=str(path),
                 found=repr(settings),
-                expected=repr(offsets),
+                expected=repr(begun),
                 remedy="go on with these, or choose another folder",
             )
         return
@@ -430,5 +453,4 @@ def _settle(path: Path, settings: Mapping[str, Any]) -> None:
             expected="a free place, or the folder of a query",
             remedy="choose another place, or remove it",
         )
-    with staged_file(file) as staging:
-        staging.write_text(json.dumps(settings))
+    _job(path).begin(json.dumps(settings))

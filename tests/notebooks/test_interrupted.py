@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from mudkit.report import ReportFailed, run_report
+from mudkit.report.parameters import preset
 from mudkit.report.run import _TEMPLATES
 
 pytestmark = [pytest.mark.notebook]
@@ -96,3 +97,16 @@ def test_dead_kernel_is_reported_with_its_output(tmp_path, monkeypatch, capfd):
     assert failed.name.endswith(".failed")
     assert (failed / "kernel.txt").is_file()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_report_on_spark_without_java_tells_what_to_do(tmp_path, monkeypatch):
+    """Keep no half page: the folder of the failed run has the notebook and the error."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ReportFailed, match="names no Java that Spark can run on") as caught:
+        run_report("propagation", preset("propagation", "sample") | {"spark": True}, build=tmp_path / "build")
+    assert "unset JAVA_HOME" in str(caught.value)
+    (failed,) = (tmp_path / "build").iterdir()
+    assert failed.name.endswith(".failed")
+    assert not (failed / "report.html").exists()

@@ -36,7 +36,7 @@ from radiator_streams import (
 )
 
 from mudkit.errors import OutputExists, ParameterError, TraceContentError
-from mudkit.pipeline import streaming
+from mudkit.pipeline import commits, streaming
 from mudkit.reproduce import radiator_scale
 from mudkit.systems.radiator import ClientLists, Groups
 from mudkit.trace.schema import epoch_us
@@ -164,6 +164,77 @@ def test_stream_sends_what_one_engine_sends(spark, folder, worlds, expected, tmp
     assert (again.batches, count_receipts(again)) == ((), expected)
     with pytest.raises(ParameterError, match="other settings"):
         streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
+
+
+def test_batch_is_written_once_however_often_it_is_repeated(spark, tmp_path, monkeypatch):
+    """Stop between the files of a batch and its manifest; then repeat it, and once more when it is complete."""
+
+    def batch(aggregate):
+        rows = [(1, [7], ["ann", "bob"], aggregate, None, 2), (1, [8], ["cy"], aggregate, None, 2)]
+        return spark.createDataFrame(rows, streaming.WRITTEN)
+
+    def released():
+        return sorted(streaming.Streamed(spark, tmp_path, ()).aggregates.toArrow()["aggregate"].to_pylist())
+
+    def stop(job, name, part):
+        raise KeyboardInterrupt
+
+    job = streaming._job(tmp_path)
+    job.begin("{}")
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(commits.Job, "finish", stop)
+        streaming._write_batch(job, batch("1"), 3)
+    assert list(tmp_path.rglob("*.parquet"))
+    assert released() == []
+    streaming._write_batch(streaming._job(tmp_path), batch("2"), 3)
+    assert released() == ["2", "2"]
+    streaming._write_batch(streaming._job(tmp_path), batch("3"), 3)
+    assert released() == ["2", "2"]
+    streaming._write_batch(job, batch("4"), 4)
+    assert released() == ["2", "2", "4", "4"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", ["before the manifest", "behind the manifest"])
+def test_batch_that_is_repeated_after_a_kill_is_there_once(spark, folder, worlds, expected, tmp_path, moment):
+    """Kill a query with SIGKILL between the files of a batch and its manifest, or between this and Spark's record."""
+    code = """
+        import os, sys
+        import radiator_streams
+        from pyspark import cloudpickle
+        from mudkit import pipeline
+        from mudkit.pipeline import commits, streaming
+        cloudpickle.register_pickle_by_value(radiator_streams)
+        finish = commits.Job.finish
+
+        def die_at_third(job, name, part):
+            if sys.argv[3] == "behind the manifest" or not name.endswith("2"):
+                finish(job, name, part)
+            if name.endswith("2"):
+                os.kill(os.getpid(), 9)
+
+        commits.Job.finish = die_at_third
+        events = streaming.event_stream(pipeline.session(), sys.argv[1])
+        worlds = radiator_streams.Worlds(radiator_streams.FUNCTIONS)
+        streaming.aggregate_stream(events, worlds, sys.argv[2], delay_s=30)
+        """
+    out, support = tmp_path / "out", Path(radiator_streams.__file__).parent
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(folder), str(out), moment],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])},
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert not (out / "checkpoint" / "commits" / "2").exists()
+    manifests = sorted(file.name for file in (out / "_job-stream" / "done").iterdir())
+    assert len(manifests) == (2 if moment == "before the manifest" else 3)
+    before = count_receipts(streaming.Streamed(spark, out, ()))
+    assert 0 < before.total() < expected.total()
+    streamed = streaming.aggregate_stream(streaming.event_stream(spark, folder), worlds, out, delay_s=DELAY_S)
+    assert [batch.number for batch in streamed.batches] == list(range(2, FILES + 1))
+    assert count_receipts(streamed) == expected
 
 
 @pytest.mark.soak

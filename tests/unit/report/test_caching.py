@@ -403,7 +403,7 @@ def test_solar_time_is_that_of_the_median_read():
 
 
 @pytest.mark.parametrize(
-    ("gain", "told"), [(0.01, "1.0 point"), (0.0104, "1.0 point"), (0.02, "2.0 points"), (0.0, "0.0 points")]
+    ("gain", "text"), [(0.01, "1.0 point"), (0.0104, "1.0 point"), (0.02, "2.0 points"), (0.0, "0.0 points")]
 )
-def test_one_point_is_singular(gain, told):
-    assert caching._points(Interval(gain, math.nan, math.nan, "value")) == told
+def test_one_point_is_singular(gain, text):
+    assert caching._points(Interval(gain, math.nan, math.nan, "value")) == text

@@ -198,9 +198,6 @@ class _Tables(Mapping[str, "_LookedUp"]):
     def __getitem__(self, name: str) -> _LookedUp:
         return _LookedUp(self, name)
 
-    def __contains__(self, name: object) -> bool:
-        return True  # the cloud knows
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._own)
 

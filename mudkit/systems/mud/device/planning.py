@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import Final, Literal, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from mudkit.systems.mud.policies.utility import InContext, Plan, PlanSource, Query, Utility, best, freshness
-from mudkit.wire import Fields
+from mudkit.wire import Fields, Value
 
 
 class _Network(NamedTuple):
@@ -219,13 +220,14 @@ class UtilityWrites:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
-    def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
+    def delay(self, write: Mapping[str, Value | Utility], context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
-        utility, now_us = cast("Utility | None", write.get("utility")), cast("int", context["now_us"])
-        if utility is None:
+        utility, now_us, reader = write.get("utility"), context["now_us"], write.get("reader")
+        if not isinstance(utility, Utility) or not isinstance(now_us, int):
             return None
         self._planner.record_write(now_us)
         table = str(write["name"])
-        query = Query(table, None, str(write["type"]), cast("Fields", write.get("reader", {})), utility)
+        data = reader if isinstance(reader, Mapping) else {}
+        query = Query(table, None, str(write["type"]), data, utility)
         seen = InContext(utility, query, {**context, "network": self._planner.network_now()})
         return best(self._planner.write_plans(now_us, table), seen).age_s or None
