@@ -281,8 +281,8 @@ def test_references_of_a_papers_table_exist(path: Path) -> None:
 
 def test_missing_references_of_a_papers_table_are_found() -> None:
     missing = ["systems.mud.Client.sync", "systems.mud.Klient", "99_nothing", "guides/nothing.md", "M99"]
-    there = ["systems.mud.Client.write", "01_mud_tables", "guides/mud.md", "M3-remote"]
-    table = {"sections": [{"mechanisms": [{"name": "x", "where": missing + there}]}]}
+    existing = ["systems.mud.Client.write", "01_mud_tables", "guides/mud.md", "M3-remote"]
+    table = {"sections": [{"mechanisms": [{"name": "x", "where": missing + existing}]}]}
     assert list(find_unresolved(table)) == [f"x: no {target}" for target in missing]
 
 

@@ -104,8 +104,10 @@ def test_incomplete_mechanisms_are_found(site):
     mechanisms = [{**whole, "name": what, **change} for what, change in wrong.items()]
     paper = {"title": "t", "source": "s", "summary": ["-"] * 5}
     table = {**paper, "sections": [{"title": "1", "mechanisms": [*mechanisms, *mechanisms[:1]]}]}
-    found = list(find_incomplete(table, site.STATES))
-    assert found == ["fields: twice", *(f"{what}: {what}" for what in [*wrong, "fields"])]
+    assert list(find_incomplete(table, site.STATES)) == [
+        "fields: twice",
+        *(f"{what}: {what}" for what in [*wrong, "fields"]),
+    ]
     assert list(find_incomplete({**table, "summary": [], "sections": []}, site.STATES)) == [
         "title, source, a summary of five lines, sections"
     ]
