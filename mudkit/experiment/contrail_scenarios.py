@@ -378,6 +378,8 @@ class ContrailPair:
     link : str
         Link profile of all devices.
     encrypted : bool
+    transport : str
+        As for :class:`mudkit.lab.Lab`.
     """
 
     def __init__(
@@ -389,8 +391,9 @@ class ContrailPair:
         link: str = "umts_3g",
         receivers: int = 1,
         encrypted: bool = True,
+        transport: str = "messages",
     ) -> None:
-        self.lab = Lab(seed=seed, record_exposure=True)
+        self.lab = Lab(seed=seed, transport=transport, record_exposure=True)
         self.lab.world.on_failure = raise_failure
         self.relay = Relay(self.lab, max_waiting=100_000)
         names = [f"receiver-{number}" for number in range(receivers)]
@@ -451,38 +454,49 @@ class ContrailPair:
 
 @check_arguments(types=False)
 def item_latencies_s(
-    seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0, link: str = "umts_3g"
+    seed: int,
+    polling_s: float,
+    idle_s: float,
+    count: int,
+    pause_s: float = 0.0,
+    link: str = "umts_3g",
+    transport: str = "messages",
 ) -> list[float]:
     """Send items, each after the previous one has arrived, and return their latencies in seconds.
 
     Parameters
     ----------
-    seed, polling_s, idle_s, link
+    seed, polling_s, idle_s, link, transport
         As for :class:`ContrailPair`.
     count : int
         Number of items.
     pause_s : float
         Mean time between an arrival and the next item. With 0, sending follows the polls.
     """
-    pair = ContrailPair(seed, polling_s, idle_s, link=link)
+    pair = ContrailPair(seed, polling_s, idle_s, link=link, transport=transport)
     pair.sender_port.polling_interval_ms = 2000.0  # so that its radio does not fall asleep between two items
     return pair.latencies_s(pair.received, count, pause_s)
 
 
 @check_arguments(types=False)
 def receiver_radio_mw(
-    seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g"
+    seed: int,
+    polling_s: float,
+    idle_s: float,
+    hours: float,
+    link: str = "umts_3g",
+    transport: str = "messages",
 ) -> float:
     """Return the mean power of the receiver's radio in mW while an item is sent every 2 s (Fig. 8).
 
     Parameters
     ----------
-    seed, polling_s, idle_s, link
+    seed, polling_s, idle_s, link, transport
         As for :class:`ContrailPair`.
     hours : float
         Time for which items are sent.
     """
-    pair = ContrailPair(seed, polling_s, idle_s, link=link)
+    pair = ContrailPair(seed, polling_s, idle_s, link=link, transport=transport)
     device = pair.lab.devices["receiver-0"]
     before_mj, began_s = pair.lab.world.radio_mj(device), pair.now_s
     for _ in range(round(hours * 1800)):

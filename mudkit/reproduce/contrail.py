@@ -29,6 +29,7 @@ def measure_polling(
     intervals_s: Sequence[float] = (1, 2, 4, 8),
     count: int = 100,
     seeds: Sequence[int] = _SEEDS,
+    transport: str = "messages",
 ) -> Measured:
     """Measure row C1: a latency is an upload, a wait uniform over an interval and a visit, and a download.
 
@@ -36,11 +37,17 @@ def measure_polling(
     """
     say("polling intervals")
     # The first item wakes the radio.
-    opened = {seed: item_latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0)[1:] for seed in seeds}
+    opened = {
+        seed: item_latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0, transport=transport)[1:]
+        for seed in seeds
+    }
     visits_s = {seed: statistics.mean(run) / 2 for seed, run in opened.items()}
     quantities, errors, spreads, beyond_s = {}, [], [], []
     for interval_s in intervals_s:
-        runs = {seed: item_latencies_s(seed, interval_s, 0.0, count, interval_s * 3) for seed in seeds}
+        runs = {
+            seed: item_latencies_s(seed, interval_s, 0.0, count, interval_s * 3, transport=transport)
+            for seed in seeds
+        }
         for seed, run in runs.items():
             period_s = interval_s + visits_s[seed]
             expected_s = visits_s[seed] + period_s / 2
@@ -139,12 +146,14 @@ C2: Final = Row(
 )
 
 
-def measure_battery(say: Say = say_nothing, *, hours: float = 0.5, seed: int = 1) -> Measured:
+def measure_battery(
+    say: Say = say_nothing, *, hours: float = 0.5, seed: int = 1, transport: str = "messages"
+) -> Measured:
     """Measure row C3: the power of the radio with an item every 2 s, and what follows for a battery."""
     power_mw = {}
     for name, polling_s, idle_s in (("5 s", 5.0, 0.0), ("90 s", 90.0, 0.0), ("always on", 0.0, _ALWAYS_S)):
         say(f"battery: {name}")
-        power_mw[name] = receiver_radio_mw(seed, polling_s, idle_s, hours)
+        power_mw[name] = receiver_radio_mw(seed, polling_s, idle_s, hours, transport=transport)
     quantities = {f"radio mW, {name}": Quantity.of([value]) for name, value in power_mw.items()}
     for base_mw in (0, 69, 269, 500, 1000):
         ratio = (power_mw["5 s"] + base_mw) / (power_mw["90 s"] + base_mw)
@@ -175,11 +184,16 @@ C3: Final = Row(
 
 
 def measure_throughput(
-    say: Say = say_nothing, *, items: int = 2000, size_bytes: int = 2000, seed: int = 1
+    say: Say = say_nothing,
+    *,
+    items: int = 2000,
+    size_bytes: int = 2000,
+    seed: int = 1,
+    transport: str = "messages",
 ) -> Measured:
     """Measure row C4: a batch of items to a receiver that is always on."""
     say("a large batch")
-    pair = ContrailPair(seed, 0.0, _ALWAYS_S)
+    pair = ContrailPair(seed, 0.0, _ALWAYS_S, transport=transport)
     for number in range(items):
         pair.publish(number.to_bytes(4, "big") * (size_bytes // 4))
     marks = []
@@ -216,7 +230,11 @@ C4: Final = Row(
 
 
 def measure_steadiness(
-    say: Say = say_nothing, *, seconds: int = 60, seeds: Sequence[int] = _SEEDS
+    say: Say = say_nothing,
+    *,
+    seconds: int = 60,
+    seeds: Sequence[int] = _SEEDS,
+    transport: str = "messages",
 ) -> Measured:
     """Measure row C5: 12.5 KB every second at a polling interval of 2 s, in bins of a second."""
     quantities = {}
@@ -224,7 +242,7 @@ def measure_steadiness(
         say(f"a stream, idle timeout {idle_s:g} s")
         spreads = []
         for seed in seeds:
-            pair = ContrailPair(seed, 2.0, idle_s)
+            pair = ContrailPair(seed, 2.0, idle_s, transport=transport)
             began_s = pair.now_s
             for number in range(seconds):
                 pair.publish(number.to_bytes(4, "big") * 3125)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.fleet.transport import transport_of
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.systems.radiator import (
     Aggregate,
@@ -98,6 +99,12 @@ def push_bytes(context: Context, chain: Sequence[Value]) -> int:
         "chain": chain,
     }
     return len(pack(push, compress=True))
+
+
+def carried_bytes(size_bytes: int, transport: str) -> int:
+    """Return the size of a push with what a transport adds, on a connection that its client has opened."""
+    carrier = transport_of(transport)
+    return size_bytes if carrier is None else carrier.carried_bytes(size_bytes, carrier.answer_bytes)
 
 
 def _draw_place(draw: random.Random) -> list[float]:
@@ -302,7 +309,13 @@ R2: Final = Row(
 )
 
 
-def measure_payload(say: Say = say_nothing, *, count: int = 50, seeds: Sequence[int] = range(3)) -> Measured:
+def measure_payload(
+    say: Say = say_nothing,
+    *,
+    count: int = 50,
+    seeds: Sequence[int] = range(3),
+    transport: str = "messages",
+) -> Measured:
     """Measure row R6: the compressed push to a chain of 10 and of 100 recipients."""
     sizes: dict[int, list[float]] = {10: [], 100: [], 1000: []}
     alone: dict[int, list[float]] = {10: [], 100: []}
@@ -310,7 +323,7 @@ def measure_payload(say: Say = say_nothing, *, count: int = 50, seeds: Sequence[
         aggregates = aggregate_all(list(draw_messages(count, seed, per_s=10.0)), 1)
         for size, values in sizes.items():
             chained = [
-                push_bytes(aggregate.context, chain_of(size, seed * 1000 + row))
+                carried_bytes(push_bytes(aggregate.context, chain_of(size, seed * 1000 + row)), transport)
                 for row, aggregate in enumerate(aggregates)
             ]
             values.append(sum(chained) / count)
@@ -372,14 +385,15 @@ HOP_S: Final = 0.07
 _MIN_LOAD, _MAX_LOAD = f"{LOADS[0]:g}", f"{LOADS[-1]:g}"
 
 
-def _sent(sent: Sequence[Message], volume: int, clients: int, share: float, seed: int) -> SentAggregates:
+def _sent(
+    sent: Sequence[Message], volume: int, clients: int, share: float, seed: int, transport: str = "messages"
+) -> SentAggregates:
     aggregates = aggregate_all(sent, volume)
     size = _chain_size(share, clients)
     rest = chain_of(size, seed, clients)[1:]
     pushes = math.ceil(clients / size)
-    return SentAggregates.of(
-        aggregates, [push_bytes(aggregate.context, rest) * pushes for aggregate in aggregates]
-    )
+    sizes = [carried_bytes(push_bytes(aggregate.context, rest), transport) for aggregate in aggregates]
+    return SentAggregates.of(aggregates, [size * pushes for size in sizes])
 
 
 def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence[int] = range(3)) -> Measured:
@@ -454,6 +468,7 @@ def measure_headline(
     length_s: int = 1000,
     load: float = OVERLOAD,
     seeds: Sequence[int] = range(3),
+    transport: str = "messages",
 ) -> Measured:
     """Measure row R3: chains of 1 % and volume 20, against a push of each message to each."""
     times: list[float] = []
@@ -466,7 +481,8 @@ def measure_headline(
     for seed in seeds:
         say(f"seed {seed}")
         messages = list(draw_messages(round(length_s * PER_S), seed, per_s=PER_S, clients=clients))
-        direct, chained = _sent(messages, 1, clients, 0.0, seed), _sent(messages, 20, clients, 0.01, seed)
+        direct = _sent(messages, 1, clients, 0.0, seed, transport)
+        chained = _sent(messages, 20, clients, 0.01, seed, transport)
         times.append(direct.total_bytes / direct.messages / (chained.total_bytes / chained.messages))
         bytes_per_s = direct.total_bytes / length_s / load
         hops_s = HOP_S * np.linspace(0, size - 1, min(size, 50))

@@ -34,6 +34,7 @@ REDUCED = {
         "[NEWS.over(devices=4, hours=4.0), TRAFFIC.over(devices=4, hours=0.2)], ADAPTERS, seeds=range(1)"
     ),
     "days=180)": "days=6)",
+    "HOURS = 24": "HOURS = 2.5",
 }
 OUTCOMES = {
     "README-1": "all(part in printed for part in ('noon?', 'jane', 'bob'))",
@@ -42,7 +43,12 @@ OUTCOMES = {
     "contrail-1": "[party for party, *_ in shown] == ['alice']",
     "histories-1": "verdict.status == 'ILLEGAL' and shown.data",
     "lab-1": "{'positions', 'messages'} <= {path.stem for path in shown.iterdir()} and len(fleet) == 200",
-    "lab-2": "lab.bill()['bytes'].sum() > 10_000 and len(lab.frame('messages')) == 44",
+    "lab-2": "costs['arrived'].tolist() == [10, 1, 10] and 2 < costs['kb'][2] / costs['kb'][0] < 4 and shown.data",
+    "lab-3": (
+        "days['joules']['umts_3g', 'mqtt', 'kept'] < days['joules']['umts_3g', 'mqtt', 'each 300 s']"
+        " and days.xs('kept', level='way')['not let in'].groupby('transport').sum().to_dict()"
+        " == {'https': 6, 'messages': 0, 'mqtt': 0}"
+    ),
     "lasthop-1": "(round(run.waste, 4), round(run.loss, 4)) == (0.0027, 0.0068) and shown.data",
     "lasthop-2": "[item['text'] for item in shown[0]] == ['a bridge opens'] and storm in set(shown[1]['item'])",
     "lasthop-3": "shown.data",

@@ -316,10 +316,15 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
 
 
 class _AdministrationRequest(Struct, frozen=True):
-    """Fields of all requests about a table as a whole."""
+    """Fields of all requests about a table as a whole.
+
+    ``first`` is the number of the first unanswered one of this start of the client: it has the results of the
+    earlier ones. Absent: it has none.
+    """
 
     name: Name
     properties: Fields
+    first: Count | UnsetType = field(name="known", default=UNSET)
 
 
 class CreateRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="create"):
@@ -447,6 +452,7 @@ class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=Tru
     properties: Fields
     claims: Claims | None
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    first: Count | UnsetType = field(name="known", default=UNSET)
 
 
 class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=True):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -57,6 +58,7 @@ from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
 _MAX_CHARACTERS: Final = 400
+_COUNT: Final = count()
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,7 @@ BUGS: Final = (
         "an application that was started again misses changes of its continuous reads",
         ((ContinuousReads, "_emit", _emit_at_once),),
         in_histories=False,
-        seed=4,
+        seed=17,
     ),
     Bug(
         "changes beyond the bound that are dropped",
@@ -379,6 +381,26 @@ BUGS: Final = (
         ((ContinuousReads, "_pause", lambda self, now_us, read: ()),),
         in_histories=False,
         seed=70,
+    ),
+    Bug(
+        "aggregates of the beginning only",
+        "continuous reads of aggregates are not notified of changes",
+        ((Processor, "_send_aggregates", lambda self, *given: ()),),
+        in_histories=False,
+    ),
+    Bug(
+        "tombstones that are kept",
+        "what deleted records leave is never collected",
+        ((BackEnd, "_collect_tombstones", lambda self, now_us: ()),),
+        in_histories=False,
+        seed=46,
+    ),
+    Bug(
+        "versions that begin again",
+        "a record has versions again that it had before its tombstone was collected",
+        ((backend, "_collected_key", lambda name: f"collected {next(_COUNT)}"),),
+        in_histories=False,
+        seed=46,
     ),
     Bug(
         "a session without a token",

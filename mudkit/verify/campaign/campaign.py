@@ -26,6 +26,8 @@ from mudkit.wire import as_wire
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
+KEEP_DELETED_S: Final = 7200.0
+"""Time for which tombstones are kept: longer than any late copy is on its way."""
 REST_MINUTES: Final = 10
 """Last minutes of these hours, in which no client sends a request."""
 PROBE: Final = "probe"
@@ -68,6 +70,7 @@ class Campaign:
             notification_servers=draw.randint(1, 3),
             max_waiting=draw.choice([3, 1000]),
             max_wait_s=draw.choice([10.0, 60.0, 3600.0]),
+            keep_deleted_s=KEEP_DELETED_S,
         )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
         self.expires_us: dict[str, float] = {}
@@ -135,7 +138,9 @@ class Campaign:
         self.at_rest: dict[str, Requests] = {}
         """Requests that each client sent when the system had to be at rest."""
         self.counts: Counter[str] = Counter()
-        """Number of starts of applications."""
+        """Number of starts of applications, and of collections of tombstones."""
+        self.returned: list[str] = []
+        """Tombstones that were not collected, and deleted records that came back, in words."""
         self.pending: dict[str, list[dict[str, Any]]] = {}
         """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
@@ -279,6 +284,42 @@ class Campaign:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
         self.policies = {name: client.policies().result() for name, client in self.clients.items()}
+        if self._applications.random() < 0.3:
+            self._collect_tombstones()
+
+    def _collect_tombstones(self) -> None:
+        """Wait until tombstones are collected, read all records, and write deleted ones again."""
+        lab = self.lab
+        lab.run(hours=1.5 * KEEP_DELETED_S / 3600)
+        able = [name for name in self.clients if not self.has_expired(name, lab.world.now_us)]
+        if not able:
+            return
+        self.counts["tombstones collected"] += 1
+        for name in able:
+            self.clients[name].read(MAIN, latest=True)
+        lab.run(minutes=5)
+        store = lab.world.at_address[self.cloud.back_end].store
+        rows = [as_wire(row) for _, row in store.items(f"row\n{MAIN}\n")]
+        live = {row["key"] for row in rows if row["data"] is not None}
+        kept = [row["key"] for row in rows if row["data"] is None]
+        self.returned += [f"tombstones of {kept} are kept"] if kept else []
+        reads = {name: self.clients[name].read(MAIN, latest=True) for name in able}
+        lab.run(minutes=5)
+        for name, read in reads.items():
+            shown = set(read.result().records) if read.status == "ok" else {read.status}
+            if not shown <= live:
+                self.returned.append(f"{name} reads {shown - live}, which is deleted")
+        last: dict[str, int] = {}
+        for entry in self.work.log.values():
+            if entry["op"] == "row" and entry["name"] == MAIN:
+                last[entry["row"]["key"]] = max(entry["row"]["ver"], last.get(entry["row"]["key"], 0))
+        for name in sorted(self._undelayed & set(able))[:1]:
+            for key in sorted(last.keys() - live):
+                write = self.work.write(name, key=key, is_open=True)
+                lab.run(minutes=10)
+                version = write.result() if write.status == "ok" else 0
+                if version <= last[key]:
+                    self.returned.append(f"{key} has version {version} again, after {last[key]}")
 
     def _probe(self) -> None:
         """Register continuous reads, write a record, and read it from the replicas."""
@@ -346,6 +387,8 @@ class Campaign:
         plan += [(now_us + draw.randint(0, minute_us), "watch") for _ in range(draw.randint(1, 3))]
         many = self._applications.choices([0, 1, 2, 3], [4, 2, 2, 1])[0]
         plan += [(self._applications.randint(0, end_us), "application") for _ in range(many)]
+        many = self._applications.choices([0, 1, 2], [3, 2, 1])[0]
+        plan += [(self._applications.randint(0, end_us), "tally") for _ in range(many)]
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -373,6 +416,9 @@ class Campaign:
             self._renew()
         elif step == "burst":
             self._burst()
+        elif step == "tally":
+            draw = self._applications
+            self.work.tally(draw.choice(list(self.clients)), draw.choice([None, "n = 1"]))
         elif step == "application":
             self._restart_application()
         elif step in TRIALS:

@@ -67,9 +67,11 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "applied late", "read, answered", "read, passed on to the master",
     ),
     "back end": (
-        "admin, known already", "admin, refused", "alter", "begins", "blind delete committed",
+        "admin, known already", "admin, late copy", "admin, refused", "alter", "begins",
+        "blind delete committed",
         "blind write committed", "conditional delete committed", "conditional write committed", "conflict",
-        "conflict, hidden or none", "create", "describe", "describe, no such table", "drop", "follow", "has",
+        "conflict, hidden or none", "create", "describe", "describe, no such table", "drop", "follow",
+        "has",
         "has, the first of a life", "log sent again", "nothing to send again", "read", "restarted",
         "write, known already",
         "write, late copy", "write, refused", "write, token refused",
@@ -98,6 +100,7 @@ UNREACHABLE: Final = tuple(
     for transition in (
         "asking: asked again, a part was lost",
         "back end: admin, known already",
+        "back end: admin, late copy",
         "back end: has, the first of a life",
         "back end: nothing to send again",
         "back end: restarted",

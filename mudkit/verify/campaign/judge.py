@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
+from math import inf
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem, TokenExpired
-from mudkit.predicates import Predicate
+from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.observers import WriteAnswer
-from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
+from mudkit.verify.campaign.work import AGGREGATE, MAIN, SIDE, ReaderData, Watch, WriteRecord
 
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
@@ -94,6 +95,10 @@ class Judgement:
             "all reads are answered, and the system comes to rest": self._judge_rest,
             "reads have the guarantees of their types": self._judge_history,
             "continuous reads are notified of each change once": lambda: self._judge_watches(rows),
+            "continuous reads of aggregates are notified when these change": lambda: self._judge_tallies(
+                rows
+            ),
+            "tombstones are collected, and deleted records do not come back": self._judge_collected,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
@@ -411,11 +416,19 @@ class Judgement:
                 self.problems.append(
                     f"{value!r} was stored by a device, and was neither committed nor is it pending"
                 )
+        collected = (
+            lsn
+            for lsn, entry in self.campaign.work.log.items()
+            if entry["op"] == "collect" and entry["name"] == MAIN
+        )
+        first_collected = min(collected, default=inf)
         for row in rows:
             before = previous[row["lsn"]]
             is_next = row["ver"] == 1 + (0 if before is None else before["ver"])
             is_over_hidden = before is not None and before["predicate"] is not None
-            if not is_next and not (is_over_hidden and row["ver"] == row["lsn"]):
+            is_deleted = before is None or before["data"] is None
+            is_over_collected = is_deleted and row["lsn"] > first_collected
+            if not is_next and not ((is_over_hidden or is_over_collected) and row["ver"] == row["lsn"]):
                 self.problems.append(f"version {row['ver']} of {row['key']} follows {before}")
 
     def _judge_since(self, rows: list[dict[str, Any]], since_us: int) -> None:
@@ -576,6 +589,31 @@ class Judgement:
         for watch in self.campaign.work.watches:
             if watch.table == SIDE:
                 self._judge_order(watch)
+
+    def _judge_tallies(self, rows: list[dict[str, Any]]) -> None:
+        """Check that the last aggregates are those of the last records, and that all in turn differ."""
+        aggregates = Aggregates(AGGREGATE)
+        final = {row["key"]: row for row in rows}
+        for tally in self.campaign.work.tallies:
+            if any(former == later for former, later in pairwise(tally.notified)):
+                self.problems.append(f"the same aggregates come twice: {tally.notified}")
+            is_over = tally.max_notified is not None or tally.client in self.campaign.expires_us
+            if is_over or tally.operation.status != "ok":
+                continue
+            predicate, data = Predicate(tally.text or "TRUE"), tally.reader_data[0].data
+            records = [
+                row["data"]
+                for row in final.values()
+                if row["data"] is not None
+                and predicate(row["data"])
+                and (row["predicate"] is None or Predicate.restore(**row["predicate"])({}, receiver=data))
+            ]
+            expected = aggregates.result(aggregates.of(records))
+            if tally.notified[-1:] != [expected]:
+                self.problems.append(f"{tally.client} has {tally.notified[-1:]}, the records {expected}")
+
+    def _judge_collected(self) -> None:
+        self.problems += self.campaign.returned
 
     def _judge_order(self, watch: Watch) -> None:
         """Check that versions ascend, and that no notification follows the end.

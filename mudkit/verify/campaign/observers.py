@@ -364,6 +364,8 @@ class _BackEndObserver:
             kind = message["kind"]
             if kind == "write":
                 yield f"back end: {_outcome(message, sent, is_kept)}"
+            elif kind == "admin" and not sent:
+                yield "back end: admin, late copy"
             elif kind in ("describe", "admin") and sent[0]["kind"] == "restarted":
                 yield "back end: restarted"
             elif kind == "describe":

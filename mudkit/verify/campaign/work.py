@@ -21,6 +21,8 @@ MAIN: Final = "t"
 """Table that exists all the time; the guarantees are checked on it."""
 SIDE: Final = "u"
 """Table that is created, altered and dropped while it is in use."""
+AGGREGATE: Final = "count(*), max(n)"
+"""Aggregates of reads and continuous reads."""
 _SAVING: Final = energy(per_j_s=1000.0)
 """Utility of a write that waits for others, for as long as any."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
@@ -140,6 +142,8 @@ class Work:
         self.own_reads: list[tuple[WriteRecord, Any]] = []
         """Reads of a write at the time of its call."""
         self.watches: list[Watch] = []
+        self.tallies: list[Watch] = []
+        """Continuous reads of aggregates."""
         self.ships: list[Ship] = []
         self.creations: list[Any] = []
         """Operations that create :data:`SIDE`."""
@@ -205,7 +209,7 @@ class Work:
 
     def record_loss(self, name: str, *, is_wiped: bool) -> None:
         """End the watches of a device that was wiped or restored; a restored one may be notified again."""
-        for watch in self.watches:
+        for watch in (*self.watches, *self.tallies):
             if watch.client == name:
                 watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
                 if watch.max_notified is None:
@@ -237,7 +241,13 @@ class Work:
         )
         return self._watch(name, table, text, draw.choice([None, 0.0, draw.uniform(0.0, now_s)]))
 
-    def _watch(self, name: str, table: str, text: str | None, sync: float | None) -> Watch:
+    def tally(self, name: str, text: str | None) -> None:
+        """Start a continuous read of aggregates."""
+        self._watch(name, MAIN, text, 0.0, AGGREGATE)
+
+    def _watch(
+        self, name: str, table: str, text: str | None, sync: float | None, aggregate: str | None = None
+    ) -> Watch:
         watch = Watch(name, table, text, sync, [ReaderData(self._data(name), self._now_us())])
 
         def record(notification: Any) -> None:
@@ -253,7 +263,9 @@ class Work:
 
         watch.record = record
         read = self._clients[name].read
-        watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
+        watch.operation = read(
+            table, text, "continuous", watch.reader_data[0].data, None, sync, record, aggregate=aggregate
+        )
 
         def record_synced(operation: Any) -> None:
             if operation.status == "ok":
@@ -268,7 +280,7 @@ class Work:
                 synced.add_done_callback(record_synced)
 
         watch.operation.add_done_callback(record_position)
-        self.watches.append(watch)
+        (self.watches if aggregate is None else self.tallies).append(watch)
         return watch
 
     def _end_at_once(self, watch: Watch) -> None:
@@ -290,7 +302,7 @@ class Work:
         draw, key = self._draw, self._draw.choice(self._keys)
         text = draw.choice([f"key = '{key}'", None, "n = 1", f"key IN ('{key}', 'a')"])
         kind = draw.choice(_READ_TYPES)
-        aggregate = "count(*), max(n)" if kind == "committed" and draw.random() < 0.2 else None
+        aggregate = AGGREGATE if kind == "committed" and draw.random() < 0.2 else None
         self.reads.append(self._clients[name].read(
             table, text, kind, self._data(name), freshness(draw.choice([0.0, 60.0, 600.0])),
             latest=draw.random() < 0.15, aggregate=aggregate,
@@ -326,7 +338,7 @@ class Work:
         client = self._clients[name]
         watches = {
             watch.operation.result(): watch
-            for watch in self.watches
+            for watch in (*self.watches, *self.tallies)
             if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
         }
 

@@ -164,3 +164,13 @@ def test_falls_counts_descending_steps():
     assert radiator.falls(line) == 3
     random.Random(3).shuffle(line)
     assert radiator.falls(line) < 3
+
+
+def test_transport_adds_the_headers_of_one_answer_to_a_push():
+    """A push of one packet over HTTPS: 300 bytes of header, 22 of a record, 40 of a packet."""
+    name = "bytes for 10 recipients"
+    sizes = [
+        radiator.measure_payload(count=3, seeds=[1], transport=transport).quantities[name].median
+        for transport in ("messages", "https")
+    ]
+    assert sizes[1] - sizes[0] == pytest.approx(300 + 22 + 40)

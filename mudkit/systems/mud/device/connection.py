@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import MudkitError
@@ -261,6 +262,8 @@ class Connection:
         self._queue: deque[str] = deque()
         """Writes for which the window has no room."""
         self._count = 0
+        self._has_results = False
+        """True if an administration of this start was answered."""
 
     def use_token(self, token: str | None) -> None:
         """Use a token for all later messages; None: no token."""
@@ -437,6 +440,7 @@ class Connection:
 
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Remove an answered or withdrawn request, and its deadline."""
+        self._has_results |= isinstance(ask.work, Administering)
         del self._asks[ask.identity]
         return self.timer.settle(now_us, ask.identity)
 
@@ -447,8 +451,14 @@ class Connection:
 
     def _build_ask(self, ask: PendingAsk) -> Ask:
         """Build the message of a request, with the token of now."""
-        assert ask.request is not None
-        return Ask(ask.identity, self.endpoint, self.token, ask.request, self.log_incarnation or UNSET)
+        request = ask.request
+        assert request is not None
+        if isinstance(request, _ON_TABLES) and self._has_results:
+            pending = (
+                other.identity for other in self._asks.values() if isinstance(other.work, Administering)
+            )
+            request = replace(request, first=min(int(one.rpartition(".")[2]) for one in pending))
+        return Ask(ask.identity, self.endpoint, self.token, request, self.log_incarnation or UNSET)
 
     def _current_gateway(self) -> str:
         """Return the address of the gateway in use."""

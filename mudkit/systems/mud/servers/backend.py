@@ -5,7 +5,8 @@ Its rules (Mobius 3, 4.2):
 =============  ======================================================================================
 any message    dropped unless its sender may send it
 Describe       return the properties of a table, and of those that a read looks up records in
-Administer     create, alter or drop a table, once for each request, however often it arrives
+Administer     create, alter or drop a table, once for each request, however often it arrives; its result is
+               stored until the client has received it
 RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and returned to every duplicate. A write whose token has expired is not
@@ -162,7 +163,7 @@ class BackEnd:
             self._lineage = continue_lineage(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
-        return [*self._collect_tombstones(now_us), *self._handle(now_us, event)]
+        return [*self._handle(now_us, event), *self._collect_tombstones(now_us)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Handle an event, as listed above."""
@@ -372,7 +373,20 @@ class BackEnd:
     # -- tables
 
     def _administer(self, now_us: int, source: str, message: Administer) -> Sequence[Effect]:
-        """Create, alter or drop a table at the first arrival of a request, and return its stored result."""
+        """Create, alter or drop a table at the first arrival of a request, and return its stored result.
+
+        Results that the client has received are removed; a late copy of their requests has no effect.
+        """
+        client, _, number = message.id.rpartition(".")
+        first = self._store.get(f"done before {client}", int) or 0
+        if number.isdecimal() and int(number) < first:
+            return ()
+        if message.first is not UNSET and message.first > first:
+            self._store.put(f"done before {client}", message.first)
+            for key in self._store.keys(f"done {client}."):
+                former = key.rpartition(".")[2]
+                if former.isdecimal() and int(former) < message.first:
+                    self._store.delete(key)
         result = self._store.get(f"done {message.id}", TableResult)
         pushed: Sequence[Effect] = ()
         if result is None:
@@ -384,7 +398,24 @@ class BackEnd:
             else:
                 pushed = self._push_to_followers_at(now_us, lsn)
             self._store.put(f"done {message.id}", result)
+            self._begin_administrations(client)
         return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
+
+    def _begin_administrations(self, client: str) -> None:
+        """Store the results of another incarnation of a client, and remove those of the oldest one.
+
+        ``client`` is its endpoint and incarnation. A request is sent again only in its incarnation.
+        """
+        endpoint, _, incarnation = client.rpartition(" ")
+        key = f"administrators {endpoint}"
+        begun = self._store.get(key, list[str]) or []
+        if incarnation not in begun:
+            begun = [*begun, incarnation]
+            for former in begun[:-MAX_INCARNATIONS]:
+                for old in self._store.keys(f"done {endpoint} {former}."):
+                    self._store.delete(old)
+                self._store.delete(f"done before {endpoint} {former}")
+            self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _change_table(self, message: Administer) -> TableResult:
         """Create, alter or drop a table; raise MudkitError if this is not possible or not allowed."""

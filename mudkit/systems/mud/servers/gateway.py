@@ -205,6 +205,7 @@ class Gateway:
                 properties=what.properties,
                 claims=claims,
                 log_incarnation=ask.log_incarnation,
+                first=what.first,
             )
             return (Send(self._back_end, administer),)
         describe = Describe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 
 from mudkit import Lab
 from mudkit.events import CancelTimer, Send, SetTimer
@@ -280,3 +281,18 @@ def test_resent_requests_get_new_identities_except_table_requests(connection):
     assert connection.is_unanswered(asks[0].identity)
     assert not list(connection.timer)
     assert not sent(effects)
+
+
+def test_administration_acknowledges_the_results_of_earlier_ones(connection):
+    """The back end keeps a result until its client has received it."""
+    identities = []
+    for expected in (None, None, 1, 3):
+        _, message = ask(connection, CreateRequest("t", {}))
+        first = getattr(message.what, "first", None)
+        assert (None if first is UNSET else first) == expected
+        identities.append(message.id)
+        if len(identities) in (2, 3):  # of the second, then of the first
+            done = connection.receive_answer(
+                answer("administered", identities[3 - len(identities)], table=TABLE)
+            )
+            connection.settle_request(0, done)

@@ -238,6 +238,23 @@ def test_blind_writes_of_an_outage_become_one(lab, jane, versions):
     assert versions["a"] == [(1, {"n": 19})]
 
 
+def test_request_counts_what_it_has_absorbed(lab, jane):
+    requests = {}
+
+    def record_requests(transfer):
+        for ask in as_wire(transfer.message).get("asks", ()):
+            requests[ask["what"]["key"]] = ask["what"].get("absorbed")
+        return (0,)
+
+    lab.faults.cut("jane")
+    for key in "aaab":
+        jane.write("news", key, {"n": 1})
+    lab.world.fault_hook = record_requests
+    lab.faults.mend("jane")
+    lab.run(minutes=1)
+    assert requests == {"a": 2, "b": None}  # absent from other writes: they keep their size
+
+
 def test_delete_absorbs_a_write_and_a_write_a_delete(lab, jane, versions):
     lab.faults.cut("jane")
     writes = [jane.write("news", "a", {"n": 1}), jane.delete("news", "a")]

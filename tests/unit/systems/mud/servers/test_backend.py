@@ -449,9 +449,9 @@ def test_tombstone_is_kept_while_a_follower_may_lack_it(store, master):
 
 def collect(master):
     last = delete_a_record(master)
-    for now_us in (0, 2 * KEEP_US):
+    for number, now_us in ((last, 0), (last, 2 * KEEP_US), (last + 1, 2 * KEEP_US)):
         for follower in ("replica", "processor"):
-            acknowledge(master, follower, last + (now_us > 0), now_us=now_us)
+            acknowledge(master, follower, number, now_us=now_us)
 
 
 def outcome(messages):
@@ -489,3 +489,43 @@ def test_new_table_of_the_name_counts_versions_from_1(master):
     create(master, identity="4")
     administer(master, "alter", "t", "5", acl="public")
     assert outcome(write(master, 4, key="a"))["ver"] == 1
+
+
+# -- results of administrations
+
+
+def list_results(store):
+    return [key for key, _ in store.items("done ") if not key.startswith("done before")]
+
+
+def request(master, number, op="create", name="t", incarnation="first", **fields):
+    return handle_event(
+        master, "admin", "gateway", id=f"jane/news {incarnation}.{number}", op=op, name=name, properties={},
+        claims=OWNER, **fields,
+    )  # fmt: skip
+
+
+def test_results_that_the_client_has_are_removed_and_late_copies_have_no_effect(store, master):
+    request(master, 3)
+    request(master, 5, "drop")
+    request(master, 9, "create", known=9)
+    assert list_results(store) == ["done jane/news first.9"]
+    assert request(master, 5, "drop") == []  # a late copy does not drop the new table
+    assert master.overview().facts == {"tables": 1}
+    (again,) = request(master, 9, "create", known=9)
+    assert again[1]["table"]["number"] == BEFORE_FIRST + 3
+
+
+def test_unanswered_results_are_kept(store, master):
+    request(master, 3)
+    request(master, 12, name="u", known=3)
+    assert list_results(store) == ["done jane/news first.12", "done jane/news first.3"]
+    assert "error" not in request(master, 3, known=3)[0][1]
+
+
+def test_results_of_the_last_incarnations_are_kept(store, master):
+    for number in range(70):
+        request(master, 1, name=f"t{number}", incarnation=f"i{number:02d}")
+    assert len(list_results(store)) == 64
+    request(master, 2, name="u", incarnation="i69", known=2)
+    assert len(list_results(store)) == 64
