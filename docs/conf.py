@@ -49,7 +49,8 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars: dict[str, list[str]] = {
-    page: [] for page in ("index", "gallery", "changelog", "scorecard", "glossary", "teaching/index")
+    page: []
+    for page in ("index", "gallery", "changelog", "scorecard", "glossary", "papers/*", "teaching/index")
 }
 
 

@@ -1,6 +1,7 @@
 """Build the site: assemble its sources in build/site/source, execute the chapters, run Sphinx.
 
 Usage: python tools/site.py [--unexecuted] [FOLDER]        build/site by default
+       python tools/site.py --papers                       write docs/papers/*.md from tools/papers/*.toml
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import nbformat
 from tqdm import tqdm
@@ -42,6 +46,11 @@ PACKAGES = (
 
 COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
 """Pages of the repository's root, and where the site has them."""
+
+PAPERS = ROOT / "tools" / "papers"
+"""A table for each paper: its mechanisms, where they are, and what differs."""
+STATES = {"same": "✓ same", "differs": "≈ differs", "missing": "✗ missing"}
+"""States of a mechanism, and how a page shows them."""
 
 _LEAFLET = '<script src="{up}_static/leaflet.js"></script><script>'
 _LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -169,6 +178,61 @@ def constants_of(package: str) -> dict[str, tuple[str, str]]:
     }
 
 
+def paper_page(table: Path) -> str:
+    """Return the page of a paper: a summary, then its mechanisms by section."""
+    paper = tomllib.loads(table.read_text(encoding="utf-8"))
+    mechanisms = [mechanism for section in paper["sections"] for mechanism in section["mechanisms"]]
+    counts = Counter(STATES[mechanism["state"]] for mechanism in mechanisms)
+    by_state = ", ".join(f"{counts[state]} {state}" for state in STATES.values())
+    lines = [
+        f"# {paper['title']}",
+        "",
+        f"{paper['source']}.",
+        "",
+        *(f"- {line}" for line in paper["summary"]),
+        "",
+        f"{len(mechanisms)} mechanisms, in the order of the paper: {by_state}. Numbers in parentheses are "
+        "its sections. Names that begin with a package, such as `mud.Client`, are public; others are of "
+        "machines and their parts.",
+        "",
+    ]
+    for section in paper["sections"]:
+        lines += [f"## {section['title']}", "", "| the paper | here | what differs, and why |"]
+        lines += ["|---|---|---|", *map(_mechanism, section["mechanisms"]), ""]
+    written = f"Written by `python tools/site.py --papers` from `{table.relative_to(ROOT).as_posix()}`."
+    return "\n".join([*lines, written, ""])
+
+
+def _mechanism(mechanism: Mapping[str, Any]) -> str:
+    """Return the line of a mechanism in the table of its section."""
+    says = f"**{mechanism['name']}** ({mechanism['sections']}). {mechanism['says']}"
+    where = ", ".join(map(reference, mechanism["where"]))
+    here = STATES[mechanism["state"]]
+    if where:
+        here += f"; see {where}" if mechanism["state"] == "missing" else f": {where}"
+    return f"| {says} | {here} | {mechanism.get('note', '')} |"
+
+
+def reference(target: str) -> str:
+    """Return a link to a chapter, a guide or a row of the scorecard, or a name below ``mudkit`` as code."""
+    if re.match(r"\d\d_", target):
+        return f"[chapter {target[:2]}](../../notebooks/{target}.ipynb)"
+    if target.endswith(".md"):
+        return f"[guide](../{target})"
+    if re.match(r"[A-Z]\d", target):
+        return f"[{target}](../scorecard.md#{target.lower()})"
+    parts = target.split(".")
+    number = next((number for number, part in enumerate(parts) if part[0].isupper()), len(parts) - 1)
+    is_public = ".".join(["mudkit", *parts[:number]]) in PACKAGES
+    return f"`{'.'.join(['mudkit', *parts][number + 1 - is_public :])}`"
+
+
+def write_papers() -> None:
+    """Write the pages of the papers, in ``docs/papers``."""
+    for table in sorted(PAPERS.glob("*.toml")):
+        _write(ROOT / "docs" / "papers" / f"{table.stem}.md", paper_page(table))
+
+
 def _docstring(module: str, name: str) -> str:
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     for statement, following in pairwise([*tree.body, ast.Pass()]):
@@ -260,8 +324,14 @@ def main() -> None:
     """Build the site that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--unexecuted", action="store_true", help="show the chapters without outputs")
+    parser.add_argument(
+        "--papers", action="store_true", help="only write the pages of the papers, docs/papers"
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
     given = parser.parse_args()
+    if given.papers:
+        write_papers()
+        return
     run = partial(nbformat.read, as_version=4) if given.unexecuted else _kept(given.folder / "executed")
     try:
         build(given.folder.resolve(), run)

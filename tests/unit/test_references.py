@@ -11,6 +11,7 @@ import json
 import math
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -251,6 +252,38 @@ def test_dotted_names_of_the_package_exist() -> None:
         if name not in NO_MODULES and not resolves(name)
     }
     assert sorted(missing) == []
+
+
+def find_unresolved(table: dict[str, Any]) -> Iterator[str]:
+    """Yield the names, chapters, guides and rows of the scorecard in a paper's table that do not exist."""
+    scorecard = (ROOT / "docs" / "scorecard.md").read_text(encoding="utf-8")
+    for section in table["sections"]:
+        for mechanism in section["mechanisms"]:
+            for target in mechanism["where"]:
+                if CHAPTER.fullmatch(target):
+                    exists = (ROOT / "notebooks" / f"{target}.ipynb").is_file()
+                elif target.endswith(".md"):
+                    exists = (ROOT / "docs" / target).is_file()
+                elif re.fullmatch(r"[A-Z]\d[\w-]*", target):
+                    exists = f"\n## {target}\n" in scorecard
+                else:
+                    exists = resolves(f"mudkit.{target}")
+                if not exists:
+                    yield f"{mechanism['name']}: no {target}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tools" / "papers").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_references_of_a_papers_table_exist(path: Path) -> None:
+    assert list(find_unresolved(tomllib.loads(path.read_text(encoding="utf-8")))) == []
+
+
+def test_missing_references_of_a_papers_table_are_found() -> None:
+    missing = ["systems.mud.Client.sync", "systems.mud.Klient", "99_nothing", "guides/nothing.md", "M99"]
+    existing = ["systems.mud.Client.write", "01_mud_tables", "guides/mud.md", "M3-remote"]
+    table = {"sections": [{"mechanisms": [{"name": "x", "where": missing + existing}]}]}
+    assert list(find_unresolved(table)) == [f"x: no {target}" for target in missing]
 
 
 def resolves(dotted: str) -> bool:

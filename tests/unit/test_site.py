@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -47,6 +48,82 @@ def test_every_page_is_in_a_table_of_contents():
                     listed.add((page.parent.relative_to(DOCS) / name).as_posix())
     assert sorted(list_pages() - listed) == []
     assert sorted(listed - list_pages()) == sorted(GENERATED)
+
+
+PAPERS = sorted((ROOT / "tools" / "papers").glob("*.toml"))
+
+
+def test_every_page_of_a_paper_has_a_table():
+    assert [path.stem for path in PAPERS] == sorted(path.stem for path in (DOCS / "papers").glob("*.md"))
+
+
+@pytest.mark.parametrize("table", PAPERS, ids=lambda path: path.stem)
+def test_page_of_a_paper_is_that_of_its_table(site, table):
+    page = DOCS / "papers" / f"{table.stem}.md"
+    assert page.read_text(encoding="utf-8") == site.paper_page(table), "python tools/site.py --papers"
+
+
+def find_incomplete(paper, states):
+    """Yield what is wrong with the fields of a paper's table."""
+    if set(paper) != {"title", "source", "summary", "sections"} or len(paper["summary"]) != 5:
+        yield "title, source, a summary of five lines, sections"
+    names = [mechanism.get("name") for section in paper["sections"] for mechanism in section["mechanisms"]]
+    yield from (f"{name}: twice" for name in sorted({name for name in names if names.count(name) > 1}))
+    for section in paper["sections"]:
+        if set(section) != {"title", "mechanisms"}:
+            yield f"{section['title']}: title, mechanisms"
+        for mechanism in section["mechanisms"]:
+            name, state = mechanism["name"], mechanism.get("state")
+            if set(mechanism) - {"note"} != {"name", "sections", "says", "where", "state"}:
+                yield f"{name}: fields"
+            elif state not in states:
+                yield f"{name}: state {state}"
+            elif state != "same" and "note" not in mechanism:
+                yield f"{name}: no note on what differs"
+            elif state != "missing" and not mechanism["where"]:
+                yield f"{name}: nowhere"
+            elif not all(text.endswith(".") for text in [mechanism["says"], mechanism.get("note", ".")]):
+                yield f"{name}: no sentence"
+            elif any("|" in text for text in [name, mechanism["says"], mechanism.get("note", "")]):
+                yield f"{name}: a bar would end the cell"
+
+
+@pytest.mark.parametrize("table", PAPERS, ids=lambda path: path.stem)
+def test_mechanisms_of_a_paper_have_their_fields(site, table):
+    paper = tomllib.loads(table.read_text(encoding="utf-8"))
+    assert list(find_incomplete(paper, site.STATES)) == []
+
+
+def test_incomplete_mechanisms_are_found(site):
+    whole = {"sections": "1", "says": "It is.", "where": ["Lab"], "state": "same"}
+    wrong = {
+        "fields": {"where": None, "extra": 1}, "state lost": {"state": "lost"},
+        "no note on what differs": {"state": "differs"}, "nowhere": {"where": []},
+        "no sentence": {"says": "It is"}, "a bar would end the cell": {"says": "a | b."},
+    }  # fmt: skip
+    mechanisms = [{**whole, "name": what, **change} for what, change in wrong.items()]
+    paper = {"title": "t", "source": "s", "summary": ["-"] * 5}
+    table = {**paper, "sections": [{"title": "1", "mechanisms": [*mechanisms, *mechanisms[:1]]}]}
+    assert list(find_incomplete(table, site.STATES)) == [
+        "fields: twice",
+        *(f"{what}: {what}" for what in [*wrong, "fields"]),
+    ]
+    assert list(find_incomplete({**table, "summary": [], "sections": []}, site.STATES)) == [
+        "title, source, a summary of five lines, sections"
+    ]
+
+
+def test_references_of_a_paper_show_public_names_with_their_package(site):
+    shown = {
+        "systems.mud.Client.write": "`mud.Client.write`",
+        "systems.mud.servers.gateway.Gateway": "`Gateway`",
+        "systems.mud.tables.queries.keys_of": "`keys_of`",
+        "Lab.server": "`mudkit.Lab.server`",
+        "01_mud_tables": "[chapter 01](../../notebooks/01_mud_tables.ipynb)",
+        "guides/mud.md": "[guide](../guides/mud.md)",
+        "M3-remote": "[M3-remote](../scorecard.md#m3-remote)",
+    }
+    assert {target: site.reference(target) for target in shown} == shown
 
 
 def test_every_public_package_has_a_page(site):
