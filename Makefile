@@ -3,9 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# A file at a time on each worker, the longest files first (tests/conftest.py): all end at about the same time.
-WORKERS = 2
-PYTEST = pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.5
+# A file at a time on each of two workers, the longest files first (tests/conftest.py): both end at about the same time.
+PYTEST := pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.5
 COVER := COVERAGE_FILE=$(CURDIR)/build/coverage
 # In one process: xdist's workers do not start when coverage is in them.
 COVERED := -n 0 -m "not notebook and not browser"
@@ -37,8 +36,6 @@ test: $(READY)
 quick: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint unit
 
-# A third worker, because tests wait for Java, browsers and kernels a sixth of their time.
-tests: WORKERS = 3
 tests: $(READY)
 	@$(BIN)/python -m $(PYTEST) tests
 

@@ -242,6 +242,8 @@ def _outcome(operation: Operation) -> str:
         return f"✗ {type(error).__name__}<pre>{escape(str(error))}</pre>"
     if isinstance(result, ReadResult):
         number = f"✓ {len(result)} record{'s' if len(result) != 1 else ''}"
+        if not result.is_complete:
+            number += "; others may be missing, for the device has answered alone"
         return number + (result._repr_html_() if len(result) else "")
     return f"✓ version {result}"
 

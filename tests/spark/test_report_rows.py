@@ -57,6 +57,14 @@ def test_blocks_of_time_are_whole_in_a_task(spark, file, tmp_path):
     pq.write_table(rows, tmp_path / "rows.parquet")
     edges_us = np.quantile(epoch_us(rows["ts"]), [0.0, 0.2, 0.21, 0.6]).astype(np.int64)
     expected = in_blocks(rows, edges_us, 3_600_000_000)
+
+    def list_ends(piece):
+        """Return the blocks of the first and last row of a piece, and its rows."""
+        is_known = "block" in piece.table.column_names
+        numbers = piece.table["block"].slice(piece.begin).to_pylist() if is_known else []
+        ends = {"block": numbers[:1], "last_block": numbers[-1:], "rows": [len(numbers)] if numbers else []}
+        return pa.table({name: pa.array(values, pa.int64()) for name, values in ends.items()})
+
     positions = SparkRows(spark.read.parquet(str(tmp_path / "rows.parquet")), "positions")
     blocks = positions.by_time(edges_us, 3_600_000_000)
     pieces = blocks.summarise({"pieces": partial(Lines, list_ends, ("block",))})["pieces"].to_pandas()
@@ -64,15 +72,6 @@ def test_blocks_of_time_are_whole_in_a_task(spark, file, tmp_path):
     assert pieces["block"].tolist() == pieces["last_block"].tolist() == [0, 1, 2, 3]
     assert pieces["rows"].tolist() == counts.to_pylist()
     assert pieces["rows"].sum() > len(rows)
-
-
-def list_ends(piece):
-    """Return the blocks of the first and last row of a piece, and its rows."""
-    numbers = (
-        [] if "block" not in piece.table.column_names else piece.table["block"].slice(piece.begin).to_pylist()
-    )
-    ends = {"block": numbers[:1], "last_block": numbers[-1:], "rows": [len(numbers)] if numbers else []}
-    return pa.table({name: pa.array(values, pa.int64()) for name, values in ends.items()})
 
 
 @pytest.mark.soak

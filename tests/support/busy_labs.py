@@ -124,9 +124,12 @@ class Mud(BusyLab):
         bob.unregister(other).result()
         ann.write("news", "a", {"n": 3}, "conditional", ADULTS).result()
         for data in ({"age": 30}, None):
+            self.lab.faults.cut("bob")
+            edit = bob.write("news", "h", {"n": 9}, "conditional", data=data)
             ann.write("news", "h", {"n": 4}, predicate=ADULTS).result()
+            self.lab.faults.mend("bob")
             with pytest.raises(mud.Conflict):
-                bob.write("news", "h", {"n": 9}, "conditional", data=data).result()
+                edit.result()
         cem = self.place.client("cem", write_policy=Later(5))
         for operation in [cem.write("news", key, {"n": 1}) for key in "cd"]:
             operation.result()
