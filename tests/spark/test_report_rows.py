@@ -90,7 +90,7 @@ def as_address(spark, file, folder):
 
 
 def as_hive_folder(spark, file, folder):
-    rows = pd.read_csv(file)
+    rows = pd.read_csv(file, dtype=str)  # as written: the parser of numbers errs in the last digit
     for device, part in rows.groupby("device"):
         (folder / f"device={device}").mkdir(parents=True)
         part.drop(columns="device").to_csv(folder / f"device={device}" / "rows.csv", index=False)
