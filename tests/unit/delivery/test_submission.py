@@ -136,3 +136,9 @@ def test_server_that_lost_submissions_reports_it_once_and_takes_none_of_them_aga
             )
             reported += [effect.row["detail"] for effect in effects if isinstance(effect, Record)]
     assert reported == ["bob/x: submissions of ann from number 1 to 5 are gone"]
+
+
+def test_refusal_has_all_parts_of_its_error() -> None:
+    """See `Refusal.of` and `Refusal.error`."""
+    error = ParameterError("It is odd.", where="text", found="3", expected="an even text", remedy="change it")
+    assert str(Refusal.of(error).error()) == str(error)

@@ -62,6 +62,8 @@ class JoinedReads:
 
     def concerns(self, read: Read) -> bool:
         """Return whether a read concerns a table on the device."""
+        if not self._own.has_tables:
+            return False
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
 
     def check_continuous(self, read: Register) -> None:

@@ -53,6 +53,11 @@ class OwnTables:
         rows = [(key.split("\n")[1], row) for key, row in store.items(_ROW, Row)]
         self._copy.load(store.get(_LSN, int) or 0, tables, rows)
 
+    @property
+    def has_tables(self) -> bool:
+        """True if there is at least one table."""
+        return bool(self._copy.tables)
+
     def __contains__(self, name: Value) -> bool:
         return isinstance(name, str) and name in self._copy.tables
 

@@ -437,8 +437,8 @@ class ReadPath:
         self._record_seen(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
-        is_whole = self._is_whole(ask, parts)
-        for row in list(self._local.rows(name)) if is_whole else ():
+        is_cut = self._is_cut(ask, parts)
+        for row in () if is_cut else list(self._local.rows(name)):
             if row.key in versions or table.partition_of(row.key) not in partitions:
                 continue
             if row.data is None or self._cache.may_match(query, row):
@@ -450,8 +450,10 @@ class ReadPath:
             assert isinstance(version, HeldRow)
             if not has_columns:
                 self._local.hold_row(name, version)
+            elif (held_row := self._local.held_row(name, key)) is not None and held_row.ver < version.ver:
+                self._local.evict(name, key)  # no later read may show it
             known[key] = version.ver
-        if not is_whole:
+        if is_cut or has_columns:
             return self._complete_remotely(now_us, pending, versions, known)
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
@@ -469,17 +471,12 @@ class ReadPath:
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         return self._complete_remotely(now_us, pending, versions, known)
 
-    def _is_whole(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> bool:
-        """Return whether an answer has all columns of all records that match: no limit has cut it."""
+    def _is_cut(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> bool:
+        """Return whether an answer may lack records that match, because of its limit."""
         request = ask.request
         assert isinstance(request, ReadRequest)
-        selection = request.selection
-        if selection is UNSET:
-            return True
-        limit = selection.limit
-        return selection.columns is None and (
-            limit is None or all(part.rows is UNSET or len(part.rows) < limit for part in parts)
-        )
+        limit = None if request.selection is UNSET else request.selection.limit
+        return limit is not None and any(part.rows is not UNSET and len(part.rows) >= limit for part in parts)
 
     def _complete_remotely(
         self, now_us: int, pending: PendingRead, versions: dict[str, Version], remote: Collection[str]

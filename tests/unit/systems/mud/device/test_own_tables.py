@@ -49,8 +49,6 @@ def test_versions_count_through_deletions(ann):
     assert ann.read("drafts", "key = 'a'").result(1).records == {}
     assert ann.write("drafts", "a", {"words": 1}, type="conditional").result(1) == 4
     assert ann.pending().result(1) == []
-    key = next(iter(set(ann.read("drafts").result(1).records) - {*"abc"}), None)
-    assert key is None
     ann.write("drafts", None, {"words": 0}).result(1)
     assert len(ann.read("drafts").result(1)) == 4
 

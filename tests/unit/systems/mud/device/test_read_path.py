@@ -584,3 +584,14 @@ def test_unusable_selections_are_refused(articles, bob):
         articles.read("articles", aggregate="count(*)", limit=2).result()
     with pytest.raises(ParameterError, match="columns"):
         articles.read("articles", type="continuous", columns=["title"])
+
+
+def test_columns_of_a_newer_version_are_not_followed_by_an_older_one(articles, bob):
+    """A committed read shows versions of a record in order (Mobius 4.1), and no record that has gone."""
+    articles.read("articles").result()
+    bob.write("articles", "a", {"title": "new"}).result()
+    bob.delete("articles", "b").result()
+    result = articles.read("articles", columns=["title"], latest=True).result()
+    assert (result.versions["a"], "b" in result.records) == (2, False)
+    assert articles.read("articles", "key = 'a'", utility=FRESH).result().versions == {"a": 2}
+    assert "b" not in articles.read("articles", utility=FRESH).result().records
