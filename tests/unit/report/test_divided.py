@@ -98,7 +98,7 @@ def test_each_value_is_that_of_one_table(faulty, tasks, seed):
 @pytest.mark.parametrize(
     ("limits", "headline"),
     [
-        (Limits(86_400, 40.0), "Join the messages"),
+        (Limits(86_400, 40.0), "To know where there were devices, join"),
         (Limits(300, 500.0), "Send only the last position"),
         (Limits(60, 500.0, 1e-6), "Send every message by itself"),
         (Limits(3600, 3000.0, 0.01), "Send only the last position"),
