@@ -213,3 +213,13 @@ def test_index_explain_suggests_scopes() -> None:
     index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
     never_seen = index.explain({"topic": "arts"})["never_seen"].tolist()
     assert never_seen == ["record.reciever.age (did you mean receiver.age?)"]
+
+
+def test_name_that_a_reader_once_had_is_seen_also_after_its_removal() -> None:
+    """See :meth:`SubscriptionIndex.explain`: never seen is a name that no data have had so far."""
+    index, writer = SubscriptionIndex(), Predicate("auth.role = 'doctor'")
+    index.add("sub-1", Predicate("n = 1"))
+    assert index.explain({"n": 1}, writer)["never_seen"].tolist() == ["auth.role"]
+    index.add("sub-2", Predicate("n = 2"), auth={"role": "nurse"})
+    index.remove("sub-2")
+    assert index.explain({"n": 1}, writer)["never_seen"].tolist() == [""]
