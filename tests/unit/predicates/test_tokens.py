@@ -95,7 +95,7 @@ def test_error_positions_refer_to_the_given_text():
     ("text", "marked"),
     [
         ("s = 'a' AND n = 'x", "'x"),
-        ("n = 1 AND \"s = 1", '"s = 1'),
+        ('n = 1 AND "s = 1', '"s = 1'),
         ("s = 'a' /* 1 AND b", "/* 1 AND b"),
     ],
 )

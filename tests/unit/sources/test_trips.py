@@ -169,7 +169,11 @@ def test_trips_of_a_car_follow_each_other_and_end_with_the_day_even_when_it_leav
     )  # fmt: skip
     driven = drive_day(MONDAY, town=late)
     order = np.lexsort((driven.start_s, driven.car))
-    car, start_s, end_s = driven.car[order], driven.start_s[order], (driven.start_s + driven.duration_s)[order]
+    car, start_s, end_s = (
+        driven.car[order],
+        driven.start_s[order],
+        (driven.start_s + driven.duration_s)[order],
+    )
     same = car[1:] == car[:-1]
     assert same.sum() > 100
     assert (start_s[1:] >= end_s[:-1])[same].all()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.events import SendFailed
 from mudkit.fleet.link import Transfer
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.wire import wire_fields
@@ -237,5 +238,17 @@ def test_silent_device_gets_its_messages_although_its_hello_was_lost(event: str)
     lab.faults.messages()
     if event != "link up":
         ann.send("bob", "lunch?").result()
+    lab.run(minutes=15)
+    assert [message["text"] for message in bob.read().result()] == ["lunch?"]
+
+
+def test_device_that_was_away_with_an_empty_queue_is_probed_for_its_next_message() -> None:
+    """It is there and says no hello, since it has noticed nothing: see ``RelayMachine._add_to_queue``."""
+    lab = Lab(seed=7)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name, link="ideal"), relay) for name in ("ann", "bob"))
+    lab.run(seconds=9)
+    relay.installed.machine.handle(lab.world.now_us, SendFailed(bob.installed.address, b""))
+    ann.send("bob", "lunch?").result()
     lab.run(minutes=15)
     assert [message["text"] for message in bob.read().result()] == ["lunch?"]
