@@ -178,8 +178,8 @@ def test_rows_of_two_days_of_a_wrong_clock_are_counted_whole(ahead_days, tmp_pat
     frame = fleet()
     car = is_of(frame, 4)
     lost = car & (within(frame, 1, 9, 9.5) | within(frame, 2, 9.5, 10))
-    gone = car & (within(frame, 1, 9, 34) | within(frame, 3, 12, 12.75)) & ~lost
-    _, defects = look(frame.assign(s=frame["s"] + ahead_days * DAY_S * lost)[~gone], tmp_path)
+    missing = car & (within(frame, 1, 9, 34) | within(frame, 3, 12, 12.75)) & ~lost
+    _, defects = look(frame.assign(s=frame["s"] + ahead_days * DAY_S * lost)[~missing], tmp_path)
     (text,) = (defect.text for defect in defects if defect.kind == "clock")
     assert text.startswith(f"{lost.sum()} positions are dated "), text
     assert "days away from the others" in text
