@@ -172,7 +172,7 @@ def _seconds(data: Any) -> float | None:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds since 1970 of a time in ISO 8601; without an offset or a zone's name it is in UTC."""
+    """Return the seconds since 1970 of a time in ISO 8601, in UTC unless an offset or a zone follows."""
     written, _, name = text.strip().rpartition(" ")
     tz = zone(name) if name[:1].isalpha() else None
     try:
