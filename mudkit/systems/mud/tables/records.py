@@ -102,7 +102,8 @@ def plain(value: Value) -> Value:
 def _plain_scalar(value: object) -> Value:
     """Return a number, a truth value or a time of another library as one of Python; None if it is none."""
     if isinstance(value, Integral):
-        return int(value) if _MIN_INT <= value < -_MIN_INT and not isinstance(value, int) else None
+        whole = int(value)
+        return whole if _MIN_INT <= whole < -_MIN_INT else None
     is_true = boolean(value)
     return number(value) if is_true is None else is_true
 
