@@ -39,6 +39,8 @@ class Language:
         Scopes whose names become constants when a predicate is bound (Mobius 3: the writer's context).
     schema : mapping of str to mapping, optional
         Attributes of each scope. A scope that is not in the schema may have any attribute.
+    always : mapping of str to str, optional
+        Scopes that may be missing as a whole, ``old IS NULL``, each with an attribute that it has otherwise.
 
     Raises
     ------
@@ -57,10 +59,12 @@ class Language:
         *,
         bound: tuple[str, ...] = ("sender",),
         schema: Mapping[str, Schema] | None = None,
+        always: Mapping[str, str] | None = None,
     ) -> None:
         self.scopes = Scopes(tuple(scopes), frozenset(bound) & frozenset(scopes))
         self.others: tuple[Mapping[str, object], ...] = ({},) * (len(self.scopes.names) - 1)
         self.schema = dict(schema or {})
+        self.always = dict(always or {})
         for scope, attributes in self.schema.items():
             if scope not in self.scopes.names:
                 raise PredicateError(
@@ -71,7 +75,7 @@ class Language:
             _check_kinds(scope, attributes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema)
+        return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema, self.always)
 
     def suggest(self, path: tuple[str, ...]) -> str | None:
         """Return the name that a ``path`` without a scope means if its first part resembles one, else None.
@@ -119,10 +123,15 @@ MOBIUS = Language()
 """Scopes of Mobius: the record, its reader (unverified and verified), its writer."""
 
 
-def _restore(scopes: tuple[str, ...], bound: tuple[str, ...], schema: Mapping[str, Schema]) -> Language:
+def _restore(
+    scopes: tuple[str, ...],
+    bound: tuple[str, ...],
+    schema: Mapping[str, Schema],
+    always: Mapping[str, str],
+) -> Language:
     if not schema and scopes == MOBIUS.scopes.names and frozenset(bound) == MOBIUS.scopes.bound:
         return MOBIUS
-    return Language(scopes, bound=bound, schema=schema)
+    return Language(scopes, bound=bound, schema=schema, always=always)
 
 
 def _check_kinds(where: str, attributes: Schema) -> None:

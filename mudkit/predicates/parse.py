@@ -287,6 +287,10 @@ class Parser:
     def _is(self, node: exp.Is, level: int) -> Node:
         if not isinstance(node.expression, exp.Null):
             raise self._error("After IS comes NULL or NOT NULL.", node)
+        always = self.language.always
+        if isinstance(node.this, exp.Column) and (scope := _plain_name(node.this.sql())) in always:
+            at = self._place(node.this)
+            return tree.IsNull(tree.Name(scope, (always[scope],), at), at)
         item = self._node(node.this, level + 1)
         return tree.IsNull(item, item.at)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from mudkit.checks import unusable
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
@@ -27,7 +28,7 @@ from mudkit.wire import Fields, Value
 _TABLE: Final = "own table "
 _ROW: Final = "own row\n"
 _LSN: Final = "own lsn"
-_FOR_THE_CLOUD: Final = {"acl": "app", "apps": None, "split": ()}
+_FOR_THE_CLOUD: Final = {"acl": "app", "apps": None, "split": (), "write_rule": None}
 """Properties that a table on the device does not have, with the values that say nothing."""
 
 
@@ -114,6 +115,8 @@ class OwnTables:
         sent = SentPredicate.of(predicate)
         table.check_predicate(sent)
         check_names(table, predicate)
+        if operation.may_write is not None:
+            raise unusable("may_write", operation.may_write, "None: a table on the device has one writer")
         key = check_key(f"{self._endpoint} {lsn}" if operation.key is None else operation.key)
         before = self._copy.row_of(table, key)
         row = Row(

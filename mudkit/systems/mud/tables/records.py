@@ -100,7 +100,7 @@ def plain(value: Value) -> Value:
 
 
 def _plain_scalar(value: object) -> Value:
-    """Return a number, a truth value or a time of another library as one of Python; None if it is none."""
+    """Return a number, a truth value or a time of another library as one of Python, anything else as None."""
     if isinstance(value, Integral):
         whole = int(value)
         return whole if _MIN_INT <= whole < -_MIN_INT else None
