@@ -1,6 +1,6 @@
 """Rules of who may write: conditions over the stored record, the new one, and the identity of the writer.
 
-A rule is given for a table (``write_rule`` of ``create``) or for a record (``may_write`` of ``write``); both must
+A rule is given for a table (``write_rule`` of ``create``) or a record (``may_write`` of ``write``); both must
 be TRUE. FALSE, NULL and an error refuse the write. The paper has predicates of who reads (Mobius 3, 3.1): all
 whom the ACL admits may overwrite and delete, also what is hidden from them.
 
