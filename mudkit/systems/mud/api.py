@@ -253,6 +253,7 @@ class Client(OnHost):
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
         may_write: str | Predicate | None = None,
+        version: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Write a record as a whole.
 
@@ -284,6 +285,9 @@ class Client(OnHost):
         may_write : str or Predicate, optional
             Who may write and delete the record afterwards, beside the table's ``write_rule``: a condition as
             there, which only those whom it admits can change. None: as before.
+        version : int, optional
+            The version that a conditional write replaces: one that a read, a change or an operation returned,
+            or 0 for no record. None: the one that this device has, its own pending one included.
 
         Returns
         -------
@@ -302,7 +306,7 @@ class Client(OnHost):
         """
         admits = None if may_write is None else rule(may_write)
         return self._submit_write(
-            Write, table, key, dict(record), type, predicate, utility, data, callback, admits
+            Write, table, key, dict(record), type, predicate, utility, data, callback, admits, version
         )
 
     def delete(
@@ -313,12 +317,15 @@ class Client(OnHost):
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
+        version: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Delete a record; see :meth:`write`.
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        return self._submit_write(Delete, table, key, None, type, None, utility, data, callback)
+        return self._submit_write(
+            Delete, table, key, None, type, None, utility, data, callback, version=version
+        )
 
     def read(
         self,
@@ -599,11 +606,21 @@ class Client(OnHost):
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None, may_write: Predicate | None = None,
+        version: int | None = None,
     ) -> Operation:  # fmt: skip
         """Call a write or a delete on the machine: the common part of :meth:`write` and :meth:`delete`."""
+        if version is not None and kind != "conditional":
+            raise ParameterError(
+                "A version is what a conditional write replaces.",
+                where="version",
+                found=f"version={version}, type={kind!r}",
+                expected="type='conditional'",
+            )
         parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
-        called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader, may_write))
+        called = self.installed.call(
+            operation(table, key, record, kind, parsed, utility, reader, may_write, version)
+        )
         if callback is not None:
             called.add_done_callback(callback)
         return called

@@ -62,7 +62,7 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
 
     ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
     ``reader``: the writer's own data as a reader; ``may_write``: the rule of who may write the record
-    afterwards, None: as before.
+    afterwards, None: as before; ``version``: the one that a conditional write replaces, None: the device's.
     """
 
     table: str
@@ -73,6 +73,7 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
     utility: Utility | None
     reader: Fields
     may_write: Predicate | None = None
+    version: int | None = None
 
 
 class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
