@@ -1,4 +1,4 @@
-"""Versions that an application was told: reads never go back behind them, conditional writes are based on them."""
+"""Versions that an application has: reads never go back behind them, conditional writes are based on them."""
 
 from __future__ import annotations
 
