@@ -42,12 +42,12 @@ def test_version_0_expects_no_record(pair):
 def test_version_counts_for_the_store_also_behind_ones_own_pending_write(place, pair):
     """A pending write is of another version: the write that is based on the one before it is in conflict."""
     ann, _ = pair
-    told = ann.write("t", "k", {"n": 1}).result()
+    known = ann.write("t", "k", {"n": 1}).result()
     place.lab.faults.cut("ann", minutes=5)
     blind = ann.write("t", "k", {"n": 2})
-    based = ann.write("t", "k", {"n": 3}, "conditional", version=told)
+    based = ann.write("t", "k", {"n": 3}, "conditional", version=known)
     chained = ann.write("t", "k", {"n": 4}, "conditional")
-    assert blind.result() == told + 1
+    assert blind.result() == known + 1
     for late in (based, chained):
         with pytest.raises(mud.Conflict):
             late.result()
@@ -66,10 +66,10 @@ def test_unusable_versions_are_refused_at_the_call(pair, version, kind):
 def test_table_on_a_device_compares_versions(place):
     ann = place.client("ann")
     ann.create("t", where="device").result()
-    told = ann.write("t", "k", {"n": 1}).result()
-    assert ann.write("t", "k", {"n": 2}, "conditional", version=told).result() == told + 1
-    with pytest.raises(mud.Conflict, match=f"found:    version {told + 1}"):
-        ann.write("t", "k", {"n": 3}, "conditional", version=told).result()
+    known = ann.write("t", "k", {"n": 1}).result()
+    assert ann.write("t", "k", {"n": 2}, "conditional", version=known).result() == known + 1
+    with pytest.raises(mud.Conflict, match=f"found:    version {known + 1}"):
+        ann.write("t", "k", {"n": 3}, "conditional", version=known).result()
     with pytest.raises(mud.Conflict, match="expected: no record"):
         ann.delete("t", "k", "conditional", version=0).result()
 
@@ -82,7 +82,7 @@ READS = [{"type": "uncommitted"}, {"type": "committed"}, {"type": "committed_wio
 )
 @pytest.mark.parametrize("lag_s", [0.0, 120.0], ids=["no lag", "replicas lag"])
 def test_reads_return_what_was_told_or_later_whatever_their_type(told_by, lag_s):
-    """Hold for every way to learn a version, with replicas that lag, and with rows evicted from the device."""
+    """Test every way to learn a version, with replicas that lag, and with rows evicted from the device."""
     from mud_place import Place
 
     place = Place(replicas=2, replica_lag_s=lag_s)
