@@ -11,11 +11,13 @@ way (:func:`~mudkit.places.travel_us`). If it does not arrive, its sender gets
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
 from mudkit.events import (
+    LOCALHOST,
     Call,
     CancelTimer,
     Complete,
@@ -28,6 +30,7 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
+    local_address,
     size_bytes,
 )
 from mudkit.fleet.bill import Bill, BillRow
@@ -46,6 +49,10 @@ from mudkit.sources.streams import Stream
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
+_LOCAL: Final = local_address("")
+"""Beginning of the addresses of machines of the sender's host."""
+_MAX_LOCAL_MESSAGES: Final = 1_000_000
+"""Maximum number of messages within a host at one event."""
 _MAX_SHOWN: Final = 200
 """Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
@@ -61,7 +68,8 @@ class World(Clock):
     The way of a message, in this order:
 
     ================  =================================================================================
-    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
+                      host, pass it on after the sender's other effects
     ``_send_nearby``  with short-range links: over these, if sender and receiver are near each other
     ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``_put_on_link``  put it on a direction of a device's link: up, and later down
@@ -109,7 +117,9 @@ class World(Clock):
         "_has_loads",
         "_has_nearby",
         "_has_places",
+        "_is_passing_on",
         "_latencies",
+        "_local_messages",
         "_nearby_latencies",
         "_send_now",
         "_when_arrived",
@@ -154,6 +164,10 @@ class World(Clock):
             Draws(Stream(seed, "latency near up")),
             Draws(Stream(seed, "latency near down")),
         )
+        self._is_passing_on = False
+        """True while messages within a host are passed on."""
+        self._local_messages: deque[tuple[Process, int, Event]] = deque()
+        """Messages within a host, with the receiver and its start, until the present event is handled."""
         self._failures = _UnwarnedFailures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
@@ -227,7 +241,7 @@ class World(Clock):
 
     def check_name_free(self, name: str) -> None:
         """Raise ParameterError if a name is taken, or is another device's address."""
-        if name in self.hosts or name in self._addresses:
+        if name in self.hosts or name in self._addresses or name.split("/")[0] == LOCALHOST:
             raise ParameterError(
                 "A device or server of this name exists already.",
                 where="name",
@@ -256,7 +270,8 @@ class World(Clock):
         others = (other for other in self.hosts.values() if other is not host)
         moved = {address + process.address.removeprefix(host.address): process for process in host.processes}
         taken = [new for new, process in moved.items() if self.at_address.get(new, process) is not process]
-        if taken or any(address in (other.address, other.name) for other in others):
+        is_local = address.split("/")[0] == LOCALHOST
+        if taken or is_local or any(address in (other.address, other.name) for other in others):
             raise ParameterError(
                 "This address is in use.",
                 where="address",
@@ -384,6 +399,25 @@ class World(Clock):
                 carry_out[type(effect)](process, effect)
             except Exception as error:
                 self._fail_event(process, event, _effect_error(process, effect, error))
+        if self._local_messages and not self._is_passing_on:
+            self._pass_on_local_messages()
+
+    def _pass_on_local_messages(self) -> None:
+        """Pass the messages that machines of a host have sent each other to them, and what these answer."""
+        self._is_passing_on = True
+        try:
+            for _ in range(_MAX_LOCAL_MESSAGES):
+                if not self._local_messages:
+                    return
+                self._handle_scheduled(self._local_messages.popleft())
+            self._local_messages.clear()
+            raise SimulationProblem(
+                "Machines of one host send each other messages without end.",
+                found=f"{_MAX_LOCAL_MESSAGES:,} messages at {self.now_us:,} µs",
+                remedy="use a timer with a delay for what is repeated",
+            )
+        finally:
+            self._is_passing_on = False
 
     def _fail_event(self, process: Process, event: Event, error: Exception) -> None:
         """Record that a machine has failed in an event; a call fails with the error."""
@@ -527,10 +561,13 @@ class World(Clock):
     def _send(self, process: Process, effect: Send) -> None:
         """Carry out Send: put the message on the link of its device; from a server, forward it."""
         to, message, now_us = effect.to, effect.message, self.now_us
+        host = process.host
+        if to.startswith(_LOCAL):
+            self._send_locally(process, effect)
+            return
         transfer = Transfer(
             process, process.start_number, process.address, to, message, size_bytes(message), now_us
         )
-        host = process.host
         if not host.is_online:
             self.fail_transfer(transfer, "no link")
         elif host.link is not None:
@@ -542,6 +579,16 @@ class World(Clock):
                 self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_left, transfer)
             else:
                 self._when_left(transfer)
+
+    def _send_locally(self, process: Process, effect: Send) -> None:
+        """Carry out Send to a machine of the same host; without one, the sender gets SendFailed."""
+        target = self.at_address.get(process.host.address + effect.to[len(LOCALHOST) :])
+        if target is None or target.machine is None:
+            failed = SendFailed(effect.to, effect.message)
+            self._local_messages.append((process, process.start_number, failed))
+            return
+        received = Received(local_address(process.name), effect.message, process.host.name)
+        self._local_messages.append((target, target.start_number, received))
 
     def _send_nearby(self, process: Process, effect: Send) -> None:
         """Carry out Send: over a short-range link, if the receiver is near; else as without one."""
