@@ -169,16 +169,17 @@ class Mud:
 
 
 class _Stored:
-    """A device whose machines store into a given store."""
+    """A device whose first machine stores into a given store."""
 
     def __init__(self, device: Device, store: SqliteStore) -> None:
         self._device = device
-        self._store = store
+        self._store: SqliteStore | None = store
         self.name = device.name
 
     def install(self, system: str, make: Make, *, name: str = "", watch: Collection[str] = ()) -> Installed:
         """See :class:`mudkit.events.Host`."""
-        return self._device.install(system, make, name=name, watch=watch, store=self._store)
+        store, self._store = self._store, None
+        return self._device.install(system, make, name=name, watch=watch, store=store)
 
 
 def _loop(*_: Any) -> None:

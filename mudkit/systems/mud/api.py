@@ -18,6 +18,7 @@ from mudkit.systems.mud.device.continuous_reads import listener_of
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
+    PORT,
     Alter,
     AwaitSynced,
     Create,
@@ -39,7 +40,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
+from mudkit.systems.mud.servers.cloud import NAME, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.selection import Selection
@@ -121,8 +122,6 @@ class Client(OnHost):
             device.name,
             app,
             token,
-            cloud.gateways,
-            cloud.notification_servers,
             max_rows,
             read_policy,
             write_policy,
@@ -137,6 +136,7 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
+        cloud.serve(device)
         self.device = device
         self._app = app
         self._authority = cloud.authority
