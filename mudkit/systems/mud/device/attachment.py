@@ -5,7 +5,6 @@ Requests (``Ask``, ``AskBatch``) and answers pass the service as they are on the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -50,7 +49,7 @@ class Attach(Struct, frozen=True, tag_field="kind", tag="attach"):
 
     incarnation: str
     token: str | None
-    policies: Mapping[str, int]
+    policies: dict[str, int]
     is_notified: bool
 
 

@@ -363,7 +363,7 @@ class ContinuousReads:
     def attach(self) -> Sequence[Effect]:
         """Report to the service of the device what the notification server has to know of this app."""
         connection = self._connection
-        policies = {slot.kind: slot.version for slot in self._policy_slots}
+        policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
         attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
         return (Send(SERVICE, attach),)
 

@@ -7,7 +7,7 @@ Attach        a hello with all apps that are to be notified, once all that attac
 link up       a hello with the current address
 Identify      a hello with the server's nonce
 Redirect      a hello to the responsible server
-Welcome       late copy: ignored; else the apps are told the session
+Welcome       late copy: ignored; else its session is sent to the apps
 StreamItem    in order and once: to the app that it concerns, a generation to all; acknowledged
 heartbeat     sign of life to the server, one for all apps
 ============  ======================================================================================
@@ -58,7 +58,7 @@ class Greeting:
 
     def __init__(self, netid: str, servers: Sequence[str], apps: dict[str, Attach]) -> None:
         self._incarnation = ""
-        """That of the first app that has attached: no other start of the device has it, either."""
+        """Incarnation of the first app that has attached, which no other start of the device has, either."""
         self._netid = netid
         self._servers, self._server = servers, servers[0]
         self._apps = apps
@@ -140,12 +140,14 @@ class Greeting:
         return [*self._end_greeting(), *self._greet(now_us)]
 
     def _receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
-        """Tell the apps of the hello their session; ignore a late copy."""
+        """Send the session to the apps of the hello; ignore a late copy."""
         if welcome.incarnation != self._incarnation or welcome.seq < self._open_seq:
             return ()
         self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
-        effects = [*self._timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
+        effects = [*self._timer.settle(now_us, HELLO)]
         named, others = self._notified(), list[str]()
+        if named:
+            effects.append(SetTimer(HEARTBEAT, HEARTBEAT_US))
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
             others = [app for app in self._apps if app not in named]  # not in this session
@@ -186,7 +188,7 @@ class Greeting:
         return self._transmit_hello(now_us, is_new=True) if self._is_up and self._notified() else ()
 
     def _end_greeting(self) -> Sequence[Effect]:
-        """Note that the server may not know the current address, and tell the apps."""
+        """Note that the server may not know the current address, and report it to the apps."""
         if not self._is_greeted:
             return ()
         self._is_greeted = False

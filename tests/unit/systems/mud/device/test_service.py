@@ -56,7 +56,7 @@ class Service:
 
 
 def states(effects):
-    """Return what apps are told of the session."""
+    """Return what apps hear of the session."""
     messages = [(to, message) for to, message in sent(effects) if message["kind"] == "session"]
     return [(to, message["session"], message["is_greeted"]) for to, message in messages]
 
@@ -203,6 +203,13 @@ def test_heartbeats_end_with_the_last_app_that_is_notified(service):
     assert len(hellos(service.fire(HEARTBEAT))) == 1
     effects = service.take(CHAT, Attach(INCARNATION, None, {}, is_notified=False))
     assert [effect.name for effect in effects if not isinstance(effect, Send)] == [HELLO, HEARTBEAT]
+
+
+def test_a_welcome_after_the_last_read_has_ended_begins_no_heartbeats(service):
+    service.attach()
+    service.attach(is_notified=False)
+    message = {"kind": "welcome", "session": "s", "incarnation": INCARNATION, "seq": 1}
+    assert not [effect for effect in service.take("n1", message) if isinstance(effect, SetTimer)]
 
 
 def test_a_hello_waits_for_a_link():

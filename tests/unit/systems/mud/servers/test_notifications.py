@@ -528,8 +528,8 @@ def test_apps_of_a_hello_share_one_session_and_one_stream(harness):
 def test_session_carries_nothing_for_an_app_that_no_hello_names(harness):
     session = send_hello(harness.server, 1, tokens={})[0][1]["session"]
     for endpoint in ("jane/chat", "bob/news"):
-        ((_, gone),) = harness.send_item(tell(endpoint, session))
-        assert gone == {"kind": "gone", "session": session, "endpoint": endpoint}
+        ((_, answer),) = harness.send_item(tell(endpoint, session))
+        assert answer == {"kind": "gone", "session": session, "endpoint": endpoint}
 
 
 def test_app_joins_the_session_of_its_device_with_the_policies_that_it_lacks(harness):
