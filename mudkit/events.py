@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 __all__ = [
-    "LOCALHOST",
     "Call",
     "CancelTimer",
     "Ciphertext",
@@ -51,7 +50,6 @@ __all__ = [
     "SetTimer",
     "Store",
     "TimerFired",
-    "local_address",
     "size_bytes",
 ]
 
