@@ -60,6 +60,9 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
+    It is attached to the service of the device, which the clients of all its apps share: one connection,
+    session and heartbeat. What one app stores, another one does not see.
+
     Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
     anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
 

@@ -296,9 +296,10 @@ class Campaign:
         self.faults.end()
         self.lab.run(minutes=10)
         self.faults.heal()
-        for name in self._restarted:
-            self.work.find_reads(name)
-        self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
+        for wait_minutes in (REST_MINUTES, 60 * SETTLE_HOURS - 2 * REST_MINUTES):
+            for name in self._restarted:  # again, for reads whose handle the application had not heard of
+                self.work.find_reads(name)
+            self.lab.run(minutes=wait_minutes)
         before = {name: host.requests.copy() for name, host in self._hosts.items()}
         self.lab.run(minutes=REST_MINUTES)
         self.at_rest = {name: host.requests - before[name] for name, host in self._hosts.items()}
