@@ -5,10 +5,11 @@ The names are of cities of 15,000 people or more and capitals, of GeoNames, as g
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +23,19 @@ Place: TypeAlias = tuple[float, float]
 Centres: TypeAlias = Sequence[str] | Mapping[str, str | Place]
 """Data centres: names of cities, or places (or cities) by a name of one's own."""
 
+T = TypeVar("T")
+
 US_PER_KM: Final = 5.0
 """Time of light in fibre, in microseconds a kilometre: two thirds of its speed in a vacuum."""
 DETOUR: Final = 2.1
 """Length of a packet's way as a multiple of the great circle: the rule of thumb that Bozkurt et al.,
 *Dissecting Latency in the Internet's Fiber Infrastructure* (2018), take
 from earlier measurements."""
+
+JOIN_SHARE: Final = 0.95
+"""Share of its range in which an access point is joined; it is left beyond the whole."""
+MARGIN_M: Final = 5.0
+"""Another access point must be this much nearer than the present one."""
 
 ATTRIBUTION = "names: GeoNames"
 
@@ -50,6 +58,41 @@ def travel_us(origin: Place, destination: Place) -> int:
     98.57
     """
     return round(apart_km(origin, destination) * US_PER_KM * DETOUR)
+
+
+def choose_in_range(points: Iterable[tuple[T, float, float]], present: T | None) -> T | None:
+    """Return the nearest access point that can be joined, or the present one while it is about as near.
+
+    One is left at the end of its range, and joined a little before it (:data:`JOIN_SHARE`), so that a device
+    does not switch to and fro at the edge, or between two (:data:`MARGIN_M`).
+
+    Parameters
+    ----------
+    points : iterable of (point, float, float)
+        Access points with the distance and the range of each, in metres.
+    present : point, optional
+        The one that the device uses.
+
+    Returns
+    -------
+    point or None
+        None: no range holds the device.
+
+    Examples
+    --------
+    >>> choose_in_range([("cafe", 97.0, 100.0), ("bar", 99.0, 200.0)], "cafe")
+    'cafe'
+    >>> choose_in_range([("cafe", 97.0, 100.0), ("bar", 99.0, 200.0)], None)
+    'bar'
+    """
+    nearest, nearest_m, present_m = None, math.inf, math.inf
+    for point, distance_m, range_m in points:
+        if point == present:
+            if distance_m <= range_m:
+                present_m = distance_m
+        elif distance_m <= JOIN_SHARE * range_m and distance_m < nearest_m:
+            nearest, nearest_m = point, distance_m
+    return present if present_m < nearest_m + MARGIN_M and present_m < math.inf else nearest
 
 
 def parse_place(where: str, given: Any) -> Place:
