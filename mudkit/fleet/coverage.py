@@ -124,7 +124,7 @@ class Coverage:
 
     def follow(self, device: Device) -> None:
         """Join or leave an access point at the place where a device is now, and set the rates."""
-        loc = device.loc
+        loc = device.context.get("loc")
         clear = self._clear.get(device)
         if clear is not None and loc is not None:
             lat, lon, clear_deg = clear

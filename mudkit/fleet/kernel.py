@@ -633,7 +633,9 @@ class World(Clock):
             origin = (trip.source if type(trip) is Trip else transfer.sender).host
             destination = target.host
             if origin.at is not None or destination.at is not None:
-                begin, end = origin.loc, destination.loc
+                # Not by ``loc``, a property: this is done for every message.
+                begin = origin.at if origin.link is None else origin.context.get("loc")
+                end = destination.at if destination.link is None else destination.context.get("loc")
                 if begin is not None and end is not None:
                     way_us = _way_us(begin[0], begin[1], end[0], end[1])
                     if way_us:
