@@ -567,6 +567,8 @@ class World(Clock):
         if not direction.underway or direction.underway[0] is not leg:  # it was cut
             return
         direction.underway.popleft()
+        if self.on_leg is not None:
+            self.on_leg(leg, transfer.size_bytes, False)
         target = self.at_address.get(transfer.to)
         if direction is not direction.link.up:
             self._deliver_now(transfer, direction.link)
