@@ -1,4 +1,4 @@
-"""What polling, pushing and chains come to under each transport: which conclusions flip.
+"""Conclusions on polling, pushing and chains under each transport, and which of them flip.
 
 Usage: ``python tools/transports.py [ROW … | scoreboard]``. Writes for each row of the papers its verdict
 under each transport, with the requirements that hold or do not; for the scoreboard, the measures of each

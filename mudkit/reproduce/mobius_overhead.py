@@ -430,7 +430,8 @@ def measure_remote(
             "bare": (partial(_bare, link=link), transport),
         }
         if link == "umts_3g":
-            peers |= {peer: (peers["bare"][0], each) for peer, each in opened_each_time(transport).items()}
+            opened = opened_each_time(transport)
+            peers |= {peer: (peers["bare"][0], carrier) for peer, carrier in opened.items()}
         by_peer: dict[str, list[dict[str, float]]] = {}
         for peer, (make, carrier) in peers.items():
             say(f"{2 * requests:,} requests over {name}, {peer}, {len(seeds)} seeds")
