@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
@@ -56,6 +57,8 @@ _MAX_LOCAL_MESSAGES: Final = 1_000_000
 _MAX_SHOWN: Final = 200
 """Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
+_MAX_WAYS: Final = 1 << 14
+"""Number of ways for which the time is kept."""
 _MAX_KEPT: Final = 100
 """Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
@@ -526,8 +529,8 @@ class World(Clock):
     def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
         trip = transfer.message
-        if isinstance(trip, Trip) and self.connections is not None:
-            self.connections.receive(transfer, trip)
+        if type(trip) is Trip and self.connections is not None:
+            self.connections.receive(trip)
         elif self._fault_hook is None:
             self._hand_over(transfer, link)
         else:
@@ -611,6 +614,8 @@ class World(Clock):
         if not direction.underway or direction.underway[0] is not leg:  # it was cut
             return
         direction.underway.popleft()
+        if self.on_leg is not None:
+            self.on_leg(leg, transfer.size_bytes, False)
         target = self.at_address.get(transfer.to)
         if direction is not direction.link.up:
             self._deliver_now(transfer, direction.link)
@@ -621,16 +626,18 @@ class World(Clock):
 
     def _send_over_connections(self, process: Process, effect: Send) -> None:
         """Carry out Send: what has a device at one of its ends at least goes over a connection."""
-        host, target = process.host, self.at_address.get(effect.to)
-        is_carried = target is not None and (host.link is not None or target.host.link is not None)
-        if target is None or self.connections is None or not is_carried or not host.is_online:
+        host, target, connections = process.host, self.at_address.get(effect.to), self.connections
+        if target is None or connections is None or not host.is_online:
             self._send(process, effect)
             return
-        number, size = process.start_number, size_bytes(effect.message)
-        transfer = Transfer(process, number, process.address, effect.to, effect.message, size, self.now_us)
-        if host.link is None:
+        is_server = host.link is None
+        if is_server and target.host.link is None:
+            self._send(process, effect)
+            return
+        size = size_bytes(effect.message)
+        if is_server:
             process.sent_bytes += size
-        self.connections.send(transfer, target)
+        connections.send(process, target, effect.message, size)
 
     def dispatch(self, transfer: Transfer, origin: Host) -> None:
         """Send what travels over a connection from one of its hosts."""
@@ -638,7 +645,7 @@ class World(Clock):
             self._when_left(transfer)
         elif not origin.is_online:
             self.fail_transfer(transfer, "no link")
-        elif isinstance(transfer.message, Trip):
+        elif type(transfer.message) is Trip:
             self._put_trip_on_link(transfer, origin.link.up)
         else:
             self._put_on_link(transfer, origin.link.up)
@@ -671,16 +678,19 @@ class World(Clock):
     def _travel(self, transfer: Transfer) -> None:
         """Forward a message after its way; there is none if neither host is a server with a place."""
         target, trip = self.at_address.get(transfer.to), transfer.message
-        origin = (trip.source if isinstance(trip, Trip) else transfer.sender).host
-        way_us = 0
-        if target is not None and (origin.at is not None or target.host.at is not None):
-            begin, end = origin.loc, target.host.loc
-            if begin is not None and end is not None:
-                way_us = travel_us(begin, end)
-        if way_us:
-            self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
-        else:
-            self._when_forwarded(transfer)
+        if target is not None:
+            origin = (trip.source if type(trip) is Trip else transfer.sender).host
+            destination = target.host
+            if origin.at is not None or destination.at is not None:
+                # Not by ``loc``, a property: this is done for every message.
+                begin = origin.at if origin.link is None else origin.context.get("loc")
+                end = destination.at if destination.link is None else destination.context.get("loc")
+                if begin is not None and end is not None:
+                    way_us = _way_us(begin[0], begin[1], end[0], end[1])
+                    if way_us:
+                        self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
+                        return
+        self._when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward to the current place of the address: over a device's link, or to a server at once."""
@@ -699,14 +709,15 @@ class World(Clock):
     def _forward_if_let_in(self, transfer: Transfer) -> None:
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
         target, connections = self.at_address.get(transfer.to), self.connections
-        if target is None or connections is None or not target.host.is_online:
+        host = None if target is None else target.host
+        if host is None or connections is None or host.link is None or not host.is_online:
             self._forward(transfer)
-        elif not connections.lets_in(transfer, target.host):
+        elif not host.lets_in and not connections.lets_in(transfer, host):
             self.fail_transfer(transfer, "not let in")
-        elif target.host.link is not None and isinstance(transfer.message, Trip):
-            self._put_trip_on_link(transfer, target.host.link.down)
+        elif type(transfer.message) is Trip:
+            self._put_trip_on_link(transfer, host.link.down)
         else:
-            self._forward(transfer)
+            self._put_on_link(transfer, host.link.down)
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -776,6 +787,12 @@ class World(Clock):
         sender: Process = transfer.sender
         if transfer.start_number == sender.start_number:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
+
+
+@lru_cache(_MAX_WAYS)
+def _way_us(lat: float, lon: float, to_lat: float, to_lon: float) -> int:
+    """Return how long a message travels; kept for the answers, and for devices that stay where they are."""
+    return travel_us((lat, lon), (to_lat, to_lon))
 
 
 class _UnwarnedFailures:
