@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, RowEntry, TableEntry, Write
+from mudkit.systems.mud.messages import (
+    Alter,
+    Create,
+    DropEntry,
+    Read,
+    Register,
+    Row,
+    RowEntry,
+    TableEntry,
+    Write,
+)
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
@@ -102,8 +112,10 @@ class OwnTables:
         self._apply(DropEntry(self._copy.lsn + 1, name))
         return (Complete(op_id),)
 
-    def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
-        """Commit a write or a delete. The device has the latest version, so it is never in conflict."""
+    def write(
+        self, now_us: int, op_id: int, operation: Write, context: Fields
+    ) -> tuple[str, Sequence[Effect]]:
+        """Commit a write or a delete, and return its key. The device has the latest version: no conflict."""
         table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
         data, predicate = operation.record, operation.predicate
         if data is not None:
@@ -127,13 +139,13 @@ class OwnTables:
         self._store.put(f"{_ROW}{table.name}\n{key}", row)
         self._apply(RowEntry(lsn, table.name, row))
         written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, data)}
-        return Record("operations", written), Complete(op_id, row.ver)
+        return key, (Record("operations", written), Complete(op_id, row.ver))
 
     def table(self, name: str) -> Table | None:
         """Return the properties of a table; None: it is not on the device."""
         return self._copy.tables.get(name)
 
-    def check_read(self, read: Read) -> None:
+    def check_read(self, read: Read | Register) -> None:
         """Raise MudkitError for a column that a table does not have."""
         table = self._copy.tables[read.table]
         check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))

@@ -70,13 +70,18 @@ def query_of(read: Read) -> Query:
 def check_options(read: Read) -> None:
     """Raise ParameterError for options of a read that exclude each other."""
     if read.aggregate is not None and read.selection is not None:
-        raise ParameterError(
-            "Aggregates are of all records, not of a selection.",
-            where="aggregate",
-            found="columns, order or limit beside it",
-            expected="one of both",
-            remedy="leave columns, order and limit out",
-        )
+        raise selected_aggregates_error()
+
+
+def selected_aggregates_error() -> ParameterError:
+    """Build the error for aggregates of a selection."""
+    return ParameterError(
+        "Aggregates are of all records, not of a selection.",
+        where="aggregate",
+        found="columns, order or limit beside it",
+        expected="one of both",
+        remedy="leave columns, order and limit out",
+    )
 
 
 class ReadPath:
