@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
+from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.messages import (
     Alter,
     Create,
@@ -26,10 +27,9 @@ from mudkit.systems.mud.messages import (
     TableEntry,
     Write,
 )
-from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
-from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Fields, Value
@@ -174,21 +174,15 @@ class OwnTables:
         is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read of a table with some of its records."""
-        table = self._copy.tables[name]
-        records = {row.key: (table.visible_columns(row), row) for row in rows if row.data is not None}
-        order = (selection or Selection()).cut(records)
-        result = ReadResult(is_complete=is_complete)
-        effects: list[Effect] = []
-        for key, row in [*((row.key, row) for row in rows if row.data is None), *order.items()]:
-            if selection is None or selection.columns is None:
-                seen = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": value_hash(row.data)}
-                effects.append(Record("operations", seen))
-            if row.data is None:
-                continue
-            columns = records[key][0]
-            result.records[key] = copy_record(columns if selection is None else selection.columns_of(columns))
-            result.versions[key], result.source[key], result.age_s[key] = row.ver, "local", 0.0
-        return [*effects, Complete(op_id, result)]
+        return complete_read(
+            op_id,
+            self._copy.tables[name],
+            {row.key: row for row in rows},
+            selection,
+            lambda row: Origin(row.ver, "local", 0.0),
+            lambda row: value_hash(row.data),
+            is_complete=is_complete,
+        )
 
     def joined(self, reader: Fields, auth: Mapping[str, str]) -> JoinedTables:
         """Return the tables as a ``lookup`` of a reader sees them."""

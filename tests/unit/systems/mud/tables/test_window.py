@@ -33,6 +33,6 @@ def test_window_has_the_first_records_and_returns_what_moved(first, changes, ord
         shown = [key] if key in expected else []
         assert moved == {
             **{key: False for key in before if key not in expected},
-            **{key: True for key in [*shown, *(key for key in expected if key not in before)]},
+            **dict.fromkeys([*shown, *(key for key in expected if key not in before)], True),
         }
         assert list(moved)[:1] in ([], [key])
