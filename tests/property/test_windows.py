@@ -30,7 +30,7 @@ STEPS = st.lists(
 
 
 class Screen:
-    """What an application shows of a window, by the changes of which it was told."""
+    """Window as an application shows it, by the changes of which it was notified."""
 
     def __init__(self, limit):
         self.limit, self.records, self.changes = limit, {}, []

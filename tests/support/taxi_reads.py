@@ -65,7 +65,7 @@ def count_asked(box_km, cabs, monkeypatch, *, by_intervals):
             "map", f"m{number}", {"lat": lat + draw.gauss(0, 0.01), "lon": lon + draw.gauss(0, 0.01)}
         )
     place.lab.run(minutes=1)
-    asked = Counter()
+    remote = Counter()
     with monkeypatch.context() as patch:
         if not by_intervals:
             patch.setattr(cache, "contains", lambda larger, smaller: larger == smaller)
@@ -76,9 +76,9 @@ def count_asked(box_km, cabs, monkeypatch, *, by_intervals):
                 read = client.read("map", format_box(*box), utility=freshness(MAX_AGE_S))
                 place.lab.run(seconds=EVERY_S)
                 answer = read.result()
-                asked[read.responded_us > read.invoked_us] += 1
+                remote[read.responded_us > read.invoked_us] += 1
                 assert answer.is_complete
     bill = place.lab.bill()
     down = bill[bill["device"].isin(list(reads)) & (bill["direction"] == "down")]["bytes"].sum()
-    count = asked.total()
-    return asked[True] / count, float(down) / 1000 / count
+    count = remote.total()
+    return remote[True] / count, float(down) / 1000 / count

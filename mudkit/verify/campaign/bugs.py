@@ -235,7 +235,7 @@ def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRea
     return _begin_live(self, now_us, read)
 
 
-def _tell_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
+def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
     """Send a change of a window without the one that comes with it."""
     return _send_tell(self, now_us, read_key, **{**body, "also": UNSET})
 
@@ -480,7 +480,7 @@ BUGS: Final = (
     Bug(
         "a window that pulls nothing in",
         "a record that leaves a window leaves it short",
-        ((Processor, "_send_tell", _tell_one_change),),
+        ((Processor, "_send_tell", _send_one_change),),
         in_histories=False,
         seed=9,
     ),

@@ -324,8 +324,8 @@ class Processor:
             return self._send_aggregates(now_us, read_key, read, read.aggregates)
         if read.window is not None:
             return self._move_window(now_us, read_key, read, read.window, change, lsn)
-        told = read.build_upsert(change) if isinstance(change, Row) else change
-        return self._send_tell(now_us, read_key, change=told, lsn=lsn)
+        sent = read.build_upsert(change) if isinstance(change, Row) else change
+        return self._send_tell(now_us, read_key, change=sent, lsn=lsn)
 
     def _move_window(
         self,

@@ -85,8 +85,8 @@ def test_columns_of_a_continuous_read_are_not_held():
 
 def test_window_does_not_answer_its_query():
     watched = Watched(order="n", limit=2)
-    held = {record["key"] for record in watched.bob.holdings("t").result()}
-    assert held == set("bcde")  # the first two of each processor
+    keys = {record["key"] for record in watched.bob.holdings("t").result()}
+    assert keys == set("bcde")  # the first two of each processor
     assert set(watched.bob.read("t", utility=FRESH).result().source.values()) == {"remote"}
     point = watched.bob.read("t", "key = 'b'", utility=FRESH).result()
     assert (point.source, point.age_s) == ({"b": "local"}, {"b": 0.0})  # it would be told of a change
@@ -176,7 +176,7 @@ def touchy():
 
 @pytest.mark.usefixtures("touchy")
 def test_read_on_the_device_whose_predicate_fails_ends():
-    """As in the cloud; a write on the device is not refused for it."""
+    """The write on the device is not refused for it, as in the cloud."""
     place = Place()
     ann = place.client("ann")
     ann.create("t", where="device").result()
@@ -199,7 +199,7 @@ ROWS = {
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("row", ROWS)
 def test_window_costs_what_the_guide_says(row):
-    """Of 100,000 records, 1,000 change each second, for ten seconds."""
+    """A thousand of 100,000 records change each second, for ten seconds."""
     watched = WatchedRecords(100_000, ROWS[row])
     cost = [watched.first, watched.take(*watched.draw_changes(10_000))]
     cells = " | ".join(f"{messages:,} | {count / 1000:,.1f}" for messages, count in cost)

@@ -602,12 +602,12 @@ def test_parts_of_an_answer_without_the_column_of_its_order_are_in_this_order(ar
 
 
 def test_first_records_are_not_followed_by_one_that_has_gone(articles, bob):
-    """What is missing before the last of the first records has gone; what comes after it may still be there."""
+    """Records that are missing before the last one returned have gone; later ones may still be there."""
     bob.write("articles", "aa", {"ts": 9}).result()
     articles.read("articles").result()
     for key in ("aa", "b"):
         bob.delete("articles", key).result()
     result = articles.read("articles", order="ts", limit=2, latest=True).result()
     assert list(result.records) == ["d", "c"]
-    held = {record["key"] for record in articles.holdings("articles").result()}
-    assert held == {"a", "aa", "c", "d", "e", "f"}  # aa may have gone: the answer does not say so
+    keys = {record["key"] for record in articles.holdings("articles").result()}
+    assert keys == {"a", "aa", "c", "d", "e", "f"}  # aa may have gone: the answer does not say so
