@@ -110,8 +110,8 @@ class OwnMatches:
         """Return what a read lacks that was ``delivered`` these versions, and is begun or resumed."""
         if self._window is not None:
             keys = self._window.first_keys()
-            left = sorted(delivered.keys() - set(keys))
-            return [*map(self._build_upsert, keys), *map(self._build_left, left)]
+            keys_left = sorted(delivered.keys() - set(keys))
+            return [*map(self._build_upsert, keys), *map(self._build_left, keys_left)]
         since_lsn, sync_us = stored.since_lsns.get(OWN_PLACE), stored.sync_us
         changes: list[Upsert | LeftRead] = []
         for row in self.rows.values():
