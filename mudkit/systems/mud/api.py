@@ -20,6 +20,7 @@ from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.read_path import selected_aggregates_error
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
+    PORT,
     Alter,
     AwaitSynced,
     Create,
@@ -41,7 +42,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
+from mudkit.systems.mud.servers.cloud import NAME, Cloud
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.selection import Selection
@@ -59,6 +60,9 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 @check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
+
+    It is attached to the service of the device, which the clients of all its apps share: one connection,
+    session and heartbeat. What one app stores, another one does not see.
 
     Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
     anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
@@ -124,8 +128,6 @@ class Client(OnHost):
             device.name,
             app,
             token,
-            cloud.gateways,
-            cloud.notification_servers,
             max_rows,
             read_policy,
             write_policy,
@@ -140,6 +142,7 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
+        cloud.serve(device)
         self.device = device
         self._app = app
         self._authority = cloud.authority

@@ -195,6 +195,15 @@ Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^
 """``netid/appid``."""
 
 
+PORT: Final = "mud"
+"""Name of each server's machine, and of a device's service; that of an app's machine ends with the app."""
+
+
+def is_of_service(source: str) -> bool:
+    """Return whether an address is that of a device's service, for which the device vouches."""
+    return source.rpartition("/")[2] == PORT
+
+
 def netid_of(endpoint: str) -> str:
     """Return the device of an endpoint; names of devices may contain a slash, those of apps none."""
     return endpoint.rpartition("/")[0]
@@ -794,12 +803,14 @@ class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_on
 
 
 class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
-    """Client to notification server: its current address and a sign of life (Mobius 5).
+    """Service of a device to notification server: its current address and a sign of life (Mobius 5).
 
-    ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
-    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
-    identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
-    welcome. ``tokens`` has the token of each app of the session that has one; absent in a heartbeat.
+    ``endpoint`` has the device and the first of its apps that are to be notified. ``session`` None: it has
+    none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of policy that the first
+    app follows, and ``others`` those of each other app; absent: there is none, or it is a heartbeat. ``seq``
+    counts the hellos of a start of the service, which ``incarnation`` identifies. ``nonce`` is that of the
+    last :class:`Identify`; absent: there was none since the last welcome. ``tokens`` has the token of each
+    app of the device that has one; absent in a heartbeat.
     """
 
     endpoint: Endpoint
@@ -810,6 +821,13 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     seq: Count
     nonce: Name | UnsetType = UNSET
     tokens: dict[Name, str] | UnsetType = UNSET
+    others: dict[Name, dict[str, Count]] | UnsetType = UNSET
+
+    @property
+    def apps(self) -> dict[str, dict[str, int]]:
+        """Versions of the policies of each app that is to be notified."""
+        others = {} if self.others is UNSET else self.others
+        return {app_of(self.endpoint): self.policies, **others}
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):

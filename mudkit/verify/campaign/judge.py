@@ -10,14 +10,16 @@ from math import inf
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
-from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem, TokenExpired
+from mudkit.errors import AccessDenied, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.messages import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.neighbours import THIEF
 from mudkit.verify.campaign.observers import WriteAnswer
-from mudkit.verify.campaign.work import AGGREGATE, MAIN, SIDE, ReaderData, Watch, WriteRecord
+from mudkit.verify.campaign.work import AGGREGATE, MAIN, SIDE, ReaderData, Watch, WriteRecord, error_of
 
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
@@ -102,12 +104,14 @@ class Judgement:
                 rows
             ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
+            "no app sees what only another one may see": self._judge_seen,
+            "an app's reads do not end with those of another app of its device": self._judge_missed,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together,
+                self._judge_together, self._judge_seen,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -262,7 +266,7 @@ class Judgement:
         """Check that no message of the cloud or its clients was dropped as invalid."""
         incidents = self.campaign.lab.frame("incidents")
         for row in incidents[incidents["incident"] == "dropped"].itertuples():
-            if str(row.detail).endswith(f"/{ROGUE}"):
+            if str(row.detail).endswith((f"/{ROGUE}", f"/{PORT}-{THIEF}")):
                 continue
             self.problems.append(f"{row.device} dropped {row.detail}")
 
@@ -284,7 +288,7 @@ class Judgement:
             if read.status == "ok" and read.result().aggregates is None:
                 self._judge_values(read, [record["v"] for record in read.result().records.values()])
         for write in work.writes:
-            error = _error(write.operation) if write.operation.status == "failed" else None
+            error = error_of(write.operation) if write.operation.status == "failed" else None
             if isinstance(error, Conflict) and error.store is not None:
                 match error.store["data"]:
                     case {"v": str(value)}:
@@ -403,13 +407,13 @@ class Judgement:
                     if (0 if before is None else before["ver"]) != expected and not is_insert:
                         self.problems.append(f"{value!r} of {key} must replace {expected}, and is {row}")
             elif operation.status == "failed" and value and times[value]:
-                self.problems.append(f"{value!r} of {key} failed ({_error(operation)}), and was committed")
+                self.problems.append(f"{value!r} of {key} failed ({error_of(operation)}), and was committed")
             elif operation.status == "failed" and self._is_expired(write):
                 pass
             elif operation.status == "failed" and kind == "conditional":
                 self._judge_conflict(key, operation, rows)
             elif operation.status == "failed" and kind == "blind":
-                self.problems.append(f"a blind write failed: {_error(operation)}")
+                self.problems.append(f"a blind write failed: {error_of(operation)}")
             elif not operation.done() and not self._is_pending(write):
                 self.problems.append(f"{kind} write {value!r} of {key} was never answered")
         for value, name in sorted(self.campaign.must_commit.items()):
@@ -473,7 +477,7 @@ class Judgement:
 
     def _is_expired(self, write: WriteRecord) -> bool:
         """Check whether a device refused a write because its client's token had expired."""
-        is_expired = isinstance(_error(write.operation), TokenExpired)
+        is_expired = isinstance(error_of(write.operation), TokenExpired)
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
@@ -582,7 +586,7 @@ class Judgement:
             if count > 1 or (operation.status == "ok" and count != 1 - is_absorbed):
                 self.problems.append(f"{write.value!r} was acknowledged, and was committed {count} times")
             elif operation.status == "failed":
-                error = _error(operation)
+                error = error_of(operation)
                 if count or not isinstance(error, AccessDenied | Conflict | ParameterError | TableProblem):
                     self.problems.append(
                         f"{write.value!r} failed ({error!r}), and was committed {count} times"
@@ -652,6 +656,12 @@ class Judgement:
     def _judge_collected(self) -> None:
         self.problems += self.campaign.returned
 
+    def _judge_seen(self) -> None:
+        self.problems += self.campaign.neighbours.seen()
+
+    def _judge_missed(self) -> None:
+        self.problems += self.campaign.neighbours.missed()
+
     def _judge_order(self, watch: Watch) -> None:
         """Check that versions ascend, and that no notification follows the end.
 
@@ -671,7 +681,7 @@ class Judgement:
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""
-        error = _error(operation)
+        error = error_of(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
         elif "based on" not in error.summary:
@@ -720,15 +730,6 @@ def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
 def _identity_after(name: str, losses: int) -> str:
     """Return the identity of a client after some wipes and restores of its device."""
     return f"{name} after wipe {losses}" if losses else name
-
-
-def _error(operation: Any) -> BaseException | None:
-    """Return the error of a failed operation."""
-    try:
-        operation.result()
-    except MudkitError as error:
-        return error
-    return None
 
 
 def _is_match(watch: Watch, row: dict[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal, get_args
 
+from mudkit.errors import MudkitError
 from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
@@ -100,6 +101,15 @@ class Ship:
     kind: str
     version: int
     operation: Any
+
+
+def error_of(operation: Any) -> BaseException | None:
+    """Return the error of a failed operation."""
+    try:
+        operation.result()
+    except MudkitError as error:
+        return error
+    return None
 
 
 class RandomDelays:

@@ -1,18 +1,16 @@
 """Continuous reads of a client: registered at the processors, notified by the notification server.
 
-Rules (Mobius 5):
+Rules (Mobius 5); the session is that of the device (:mod:`~mudkit.systems.mud.device.greeting`):
 
 ============  ======================================================================================
 register      stored durably; requested when there is a session with a notification server
-welcome       late copy: ignored; new session: everything is registered again
-identify      a hello with the server's nonce
+session       a new one: everything is registered again
 generation    a processor has begun another generation: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        all that a processor was to deliver before was delivered; after the last processor's, callers
               that wait for the first state are answered
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
-heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
@@ -47,11 +45,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.checks import unusable
 from mudkit.delivery.notices import FieldsWithId, Notices
-from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
+from mudkit.events import Complete, Effect, Notify, Ports, Send, SetTimer
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.attachment import SERVICE, Attach, SessionState
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -71,7 +69,6 @@ from mudkit.systems.mud.messages import (
     AwaitSynced,
     ContinuousReadRequest,
     EncodedError,
-    Hello,
     LeftRead,
     Listen,
     NewGeneration,
@@ -87,24 +84,18 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     UpdateDataRequest,
     Upsert,
-    Welcome,
-    app_of,
     decode_error,
 )
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import Change
-from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import copy_record
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields, Value
 
-HEARTBEAT: Final = "heartbeat"
 _HANDLES: Final = "count of handles"
 MAX_NAMED_KEYS: Final = 16
 """Delivered records that a registration names; of more, it has digests."""
-HELLO: Final = "hello"
-"""Key of a hello in the retransmission timer."""
 
 
 def listener_of(handle: int) -> str:
@@ -144,8 +135,8 @@ class _Notice(Struct, frozen=True):
 class ContinuousReads:
     """Continuous reads of one client.
 
-    The first of ``servers`` knows which notification server is responsible; ``slots`` are those of the
-    policies that this client follows. At most ``max_waiting`` changes of each read wait for a callback.
+    ``slots`` are those of the policies that this client follows. At most ``max_waiting`` changes of each read
+    wait for a callback.
     """
 
     def __init__(
@@ -156,7 +147,6 @@ class ContinuousReads:
         access: Access,
         followed: FollowedQueries,
         connection: Connection,
-        servers: Sequence[str],
         slots: Sequence[PolicySlot],
         max_waiting: int,
     ) -> None:
@@ -165,19 +155,10 @@ class ContinuousReads:
         self._local, self._own, self._access = local, own, access
         self._followed = followed
         self._connection = connection
-        self._servers, self._server = servers, servers[0]
         self._policy_slots = slots
         self._session: str | None = None
         self._is_greeted = False
         """True if the server knows the current address."""
-        self._hello_seq = 0
-        """Number of the last hello of this start."""
-        self._open_seq = 1
-        """Number of the first hello whose welcome counts."""
-        self._nonce: str | None = None
-        """Nonce requested by the server."""
-        self._incoming: Incoming[Notification] | None = None
-        """Stream of the session; None before its first item."""
         self._registrations: dict[int, PendingAsk] = {}
         """Last request to register each read."""
         self._reads: dict[int, ContinuousRead] = {}
@@ -368,12 +349,8 @@ class ContinuousReads:
         """Register a read if there is a session, and say hello if there is none."""
         if read.stored.name in self._own:
             return (SetTimer(OWN, 0),)  # after the application has registered the callback
-        effects: list[Effect] = []
-        if not self._is_greeted and HELLO not in self._connection.timer:
-            effects += self.send_hello(now_us)
-        if self._session is not None:
-            effects += self._request_registration(now_us, read)
-        return effects
+        requested = () if self._session is None else self._request_registration(now_us, read)
+        return [*self.attach(), *requested]
 
     def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
         """Emit what waits for the callback of a read, which is registered now; resume it if it was paused."""
@@ -423,82 +400,42 @@ class ContinuousReads:
             read.op_id = None
         return [*effects, *self._end_session_unless_used(now_us)]
 
-    def greet(self, now_us: int) -> Sequence[Effect]:
-        """Send a hello with news: welcomes for earlier hellos no longer count."""
-        self._open_seq = self._hello_seq + 1
-        return self.send_hello(now_us)
+    def attach(self) -> Sequence[Effect]:
+        """Report to the service of the device what the notification server has to know of this app."""
+        connection = self._connection
+        policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
+        attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
+        return (Send(SERVICE, attach),)
 
-    def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
-        """Answer the server's question by a hello with its nonce, unless such a hello is unanswered."""
-        if nonce == self._nonce and HELLO in self._connection.timer:
+    def receive_session(self, now_us: int, state: SessionState) -> Sequence[Effect]:
+        """Register everything again in a new session; without a greeting, no read is live."""
+        if not state.is_greeted:
+            self.end_greeting(now_us)
+            self._session = state.session
             return ()
-        self._nonce = nonce
-        return self.greet(now_us)
-
-    def send_hello(self, now_us: int) -> Sequence[Effect]:
-        """Send the current address to the notification server, if there are continuous reads or policies."""
-        self._end_greeting(now_us)
-        if not self._connection.is_up or not self._is_notified:
-            return ()
-        return self._transmit_hello(now_us, is_new=True)
-
-    def record_link_down(self, now_us: int) -> Sequence[Effect]:
-        """Note that there is no network, and no notification until there is one."""
-        self._end_greeting(now_us)
-        return self.stop_heartbeats()
-
-    def stop_heartbeats(self) -> Sequence[Effect]:
-        """Stop heartbeats until there is a link and a reason for them."""
-        self._is_greeted = False
-        return (CancelTimer(HEARTBEAT),)
-
-    def send_heartbeat(self, now_us: int) -> Sequence[Effect]:
-        """Send a hello that only repeats what the server knows, and set the timer of the next one."""
-        return *self._transmit_hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
-
-    def follow_redirect(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Send a hello to the responsible server, unless such a hello is unanswered."""
-        if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
-            return ()
-        self._server = to
-        return self.greet(now_us)
-
-    def receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
-        """Register everything again in a new session; ignore a late copy."""
-        if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
-            return ()
-        self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
-        effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
-        if welcome.session != self._session:
-            self._session, self._incoming = welcome.session, None
-            for read in self._cloud_reads():
-                if not read.stored.is_paused:
-                    effects += self._request_registration(now_us, read)
-            return effects
+        self._is_greeted = True
+        effects: list[Effect] = []
+        is_new, self._session = state.session != self._session, state.session
         for read in self._cloud_reads():
-            effects += self._begin_live(now_us, read)
+            if not is_new:
+                effects += self._begin_live(now_us, read)
+            elif not read.stored.is_paused:
+                effects += self._request_registration(now_us, read)
         return effects
 
-    def receive_item(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
-        """Process an item of a notification server's stream."""
-        if item.stream != self._session:
-            return ()
-        if self._incoming is None:
-            self._incoming = Incoming(item.first)
-        incoming = self._incoming
-        effects: list[Effect] = []
-        for body in incoming.take(item):
-            match body:
-                case Policy():
-                    for slot in self._policy_slots:
-                        if slot.kind == body.policy:
-                            slot.accept(body.document)
-                case NewGeneration():
-                    effects += self._note_generation(now_us, body.processor, body.generation)
-                case Tell():
-                    effects += self._note_generation(now_us, body.processor, body.generation)
-                    effects += self._receive_change(now_us, body)
-        return [*effects, Send(source, incoming.build_ack(item.stream))]
+    def receive_notification(self, now_us: int, body: Notification) -> Sequence[Effect]:
+        """Process an item of the stream from the notification server."""
+        match body:
+            case Policy():
+                for slot in self._policy_slots:
+                    if slot.kind == body.policy:
+                        slot.accept(body.document)
+                return self.attach()
+            case NewGeneration():
+                return self._note_generation(now_us, body.processor, body.generation)
+            case Tell():
+                noted = self._note_generation(now_us, body.processor, body.generation)
+                return [*noted, *self._receive_change(now_us, body)]
 
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""
@@ -591,27 +528,11 @@ class ContinuousReads:
         return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
 
     def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
-        """Stop hellos and heartbeats if the notification server has nothing more to send."""
+        """Report to the service if the notification server has nothing more to send."""
         if self._is_notified:
             return ()
-        return [*self._connection.timer.settle(now_us, HELLO), *self.stop_heartbeats()]
-
-    def _transmit_hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
-        """Send a hello with the next number, and start its deadline; ``is_new`` False: a heartbeat."""
-        self._hello_seq += 1
-        token = self._connection.token
-        tokens = {} if token is None else {app_of(self._connection.endpoint): token}
-        message = Hello(
-            endpoint=self._connection.endpoint,
-            session=self._session,
-            is_new=is_new,
-            policies={slot.kind: slot.version for slot in self._policy_slots},
-            incarnation=self._connection.incarnation,
-            seq=self._hello_seq,
-            nonce=UNSET if self._nonce is None else self._nonce,
-            tokens=tokens if is_new or self._nonce is not None else UNSET,
-        )
-        return Send(self._server, message), *self._connection.timer.start(now_us, HELLO)
+        self.end_greeting(now_us)
+        return self.attach()
 
     def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
         """Note a newer generation of a processor, and register again the reads of its former ones."""
@@ -786,7 +707,7 @@ class ContinuousReads:
         op_ids, read.awaiting = read.awaiting, []
         return [Complete(op_id) for op_id in op_ids]
 
-    def _end_greeting(self, now_us: int) -> None:
+    def end_greeting(self, now_us: int) -> None:
         """Note that the server may not know the current address: no read is live."""
         self._is_greeted = False
         for read in self._reads.values():

@@ -223,7 +223,7 @@ class Processor:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case ClientMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
-                    if read_key[0] == endpoint:  # a client cannot move another's reads
+                    if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
                 return (Send(event.source, message),)
         return ()
