@@ -409,7 +409,7 @@ class ContinuousReads:
 
     def receive_session(self, now_us: int, state: SessionState) -> Sequence[Effect]:
         """Register everything again in a new session; without a greeting, no read is live."""
-        if not state.is_greeted:
+        if state.session is None or not state.is_greeted:
             self.end_greeting(now_us)
             self._session = state.session
             return ()
