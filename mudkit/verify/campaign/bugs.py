@@ -50,8 +50,9 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.notifications import NotificationServer
-from mudkit.systems.mud.servers.processor import Matching, Processor, ReadKey
+from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
@@ -134,6 +135,7 @@ _build_request = WritePath.build_request
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = ContinuousReads._begin_live
+_send_tell = Processor._send_tell
 
 
 def _keep_conflict(
@@ -181,11 +183,11 @@ def _notify_everyone(
     return _match(self, replace(row, predicate=None), table)
 
 
-def _accept_any_data(self: Processor, message: ReaderDataUpdate) -> Sequence[Effect]:
+def _accept_any_data(self: Processor, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
     reading = self._reads.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _replace_reader_data(self, message)
+    return _replace_reader_data(self, now_us, message)
 
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -239,6 +241,11 @@ def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRea
     """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
+
+
+def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
+    """Send a change of a window without the one that comes with it."""
+    return _send_tell(self, now_us, read_key, **{**body, "also": UNSET})
 
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
@@ -501,6 +508,13 @@ BUGS: Final = (
         ((ContinuousReads, "_begin_live", _notify_synced_early),),
         in_histories=False,
         seed=16,
+    ),
+    Bug(
+        "a window that pulls nothing in",
+        "a record that leaves a window leaves it short",
+        ((Processor, "_send_tell", _send_one_change),),
+        in_histories=False,
+        seed=9,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -143,6 +143,8 @@ class Campaign:
         )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
+        self._windows = Random(f"windows of run {seed}")
+        """A separate stream for windows, so that they leave runs without them as they are."""
         self._restarted: dict[str, None] = {}
         """Clients whose applications were started again."""
         self.must_commit: dict[str, str] = {}
@@ -414,6 +416,8 @@ class Campaign:
         plan += [(self._applications.randint(0, end_us), "application") for _ in range(many)]
         many = self._applications.choices([0, 1, 2], [3, 2, 1])[0]
         plan += [(self._applications.randint(0, end_us), "tally") for _ in range(many)]
+        many = self._windows.choices([0, 2, 5], [2, 2, 1])[0]
+        plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
         plan += self.neighbours.plan(end_us)
         if is_long:
             plan.append((away_us, "away"))
@@ -445,6 +449,8 @@ class Campaign:
         elif step == "tally":
             draw = self._applications
             self.work.tally(draw.choice(list(self.clients)), draw.choice([None, "n = 1"]))
+        elif step == "window":
+            self.work.window(self._windows.choice(list(self.clients)), self._windows)
         elif step == "application":
             self._restart_application()
         elif step in STEPS:

@@ -100,6 +100,9 @@ class Judgement:
             "continuous reads of aggregates are notified when these change": lambda: self._judge_tallies(
                 rows
             ),
+            "a window shows the first of the records that its reader may see": lambda: self._judge_windows(
+                rows
+            ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
             "no app sees what only another one may see": self._judge_seen,
             "an app's reads do not end with those of another app of its device": self._judge_missed,
@@ -616,6 +619,40 @@ class Judgement:
             if tally.notified[-1:] != [expected]:
                 self.problems.append(f"{tally.client} has {tally.notified[-1:]}, the records {expected}")
 
+    def _judge_windows(self, rows: list[dict[str, Any]]) -> None:
+        """Check that each window has at most as many records as its limit, and at the end the first ones."""
+        final = {row["key"]: row for row in rows}
+        for window in self.campaign.work.windows:
+            selection = window.selection
+            assert selection is not None
+            assert selection.limit is not None
+            where = f"window {window.text!r}, {selection} of {window.client}"
+            self._judge_order(window)
+            self.problems += _change_problems(window, rows, where)
+            shown: dict[str, int] = {}
+            for change in window.notified:
+                if isinstance(change, dict):
+                    break
+                if change.kind == "upsert":
+                    shown[change.key] = change.version
+                else:
+                    shown.pop(change.key, None)
+                if len(shown) > selection.limit:
+                    self.problems.append(f"{where} shows {shown}")
+            reader = window.reader_data[-1]
+            is_known = reader.operation is None or reader.operation.status == "ok"
+            is_over = window.max_notified is not None or window.client in self.campaign.expires_us
+            if is_over or not is_known or window.operation.status != "ok":
+                continue
+            may_see = {
+                key: (row["data"], row["ver"])
+                for key, row in final.items()
+                if _is_match(window, row) and _is_shown_to(row, reader)
+            }
+            expected = selection.cut(may_see)
+            if shown != expected:
+                self.problems.append(f"{where} shows {shown}, and the first of its records are {expected}")
+
     def _judge_collected(self) -> None:
         self.problems += self.campaign.returned
 
@@ -693,6 +730,36 @@ def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
 def _identity_after(name: str, losses: int) -> str:
     """Return the identity of a client after some wipes and restores of its device."""
     return f"{name} after wipe {losses}" if losses else name
+
+
+def _is_match(watch: Watch, row: dict[str, Any]) -> bool:
+    """Return whether a version matches the predicate of a continuous read."""
+    predicate = Predicate(watch.text or "TRUE")
+    return row["data"] is not None and bool(predicate({**row["data"], "key": row["key"]}))
+
+
+def _is_shown_to(row: dict[str, Any], reader: ReaderData) -> bool:
+    """Return whether the writer of a version shows it to a reader with some data."""
+    writer = row["predicate"]
+    return writer is None or bool(Predicate.restore(**writer)({}, receiver=reader.data))
+
+
+def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> Iterator[str]:
+    """Yield the changes of a window that are not in the log, are hidden, or have other columns."""
+    assert window.selection is not None
+    at = {(row["key"], row["ver"]): row for row in rows}
+    for change, notified_us in zip(window.notified, window.notified_us, strict=True):
+        if isinstance(change, dict) or change.kind == "remove":
+            continue
+        row = at.get((change.key, change.version))
+        if row is None or row["data"] is None:
+            yield f"{where}: {change} is not in the log"
+            continue
+        readers = _possible_data(window, row["ts_us"], notified_us)
+        if not _is_match(window, row) or not any(_is_shown_to(row, reader) for reader in readers):
+            yield f"{where}: {change} is hidden by {row}"
+        if change.record != window.selection.columns_of(row["data"]):
+            yield f"{where}: {change} has other columns than {row}"
 
 
 def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -273,8 +273,8 @@ class ClientMachine:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
             case Write(table=name) if name in self._own:
-                written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self._continuous_reads.deliver_own(now_us, name), *written]
+                key, written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self._continuous_reads.deliver_own_write(now_us, name, key), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():

@@ -139,7 +139,9 @@ class StoredRead(Struct):
     ``told_aggregates`` their values of which it was to be notified last, ``heard_aggregates`` those of which
     its callback was.
 
-    ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
+    ``selection`` has the columns that are delivered; with a limit, the read is a window; None: all columns of
+    all records. ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not
+    yet.
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
     callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
     it has not.
@@ -163,6 +165,12 @@ class StoredRead(Struct):
     is_paused: bool = False
     ended: str | None = None
     synced_us: int | None = None
+    selection: Selection | None = None
+
+    @property
+    def is_window(self) -> bool:
+        """True if the read has a limit."""
+        return self.selection is not None and self.selection.limit is not None
 
 
 class ContinuousRead(Struct):

@@ -273,7 +273,7 @@ class Gateway:
             predicate = None if what.predicate is None else what.predicate.predicate()
             text = what.aggregate or None
             check_names(table, predicate, None if text is None else Aggregates(text), joined)
-            if isinstance(what, ReadRequest) and what.selection is not UNSET:
+            if what.selection is not UNSET:
                 what.selection.check_columns(table)
 
     def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
