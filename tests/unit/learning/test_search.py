@@ -215,6 +215,7 @@ def most_fresh(pairs, is_stale):
     return int((replay(pairs, ~is_stale) != SENT).sum())
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("family", "is_good"),
     [
@@ -271,6 +272,7 @@ def test_ages_are_refined_on_both_sides_of_the_best_one_on_the_grid(pairs, minut
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("family", "edges", "step_min"),
     [
