@@ -160,3 +160,47 @@ def test_apps_that_start_together_say_one_hello():
     named = [message.apps.keys() for message in heard if type(message).__name__ == "Hello"]
     assert named[0] == {"bank", "game"}
     assert set(map(frozenset, named)) == {frozenset({"bank", "game"})}
+
+
+def test_equal_reads_of_two_apps_travel_once_where_both_may_see_them():
+    """Mobius 6 announces this: what recurs in several apps is joined."""
+    place, bank, game = place_with_two_apps()
+    lab = place.lab
+    for name, has_predicates in (("open", False), ("hidden", True)):
+        bank.create(name, writer_predicates=has_predicates).result()
+        bank.write(name, "a", {"n": 1}).result()
+        for client in (bank, game):
+            client.read(name, "n = 2").result()  # now the token of each is verified
+
+    def count_asks(name):
+        asks = []
+        lab.world.fault_hook = lambda transfer: asks.append(transfer.message) or (0,)
+        reads = [client.read(name, "n = 1") for client in (bank, game)]
+        results = [read.result() for read in reads]
+        lab.world.fault_hook = None
+        assert [result.records for result in results] == [{"a": {"n": 1}}] * 2
+        return sum(type(message).__name__ == "Ask" for message in asks)
+
+    assert (count_asks("open"), count_asks("hidden")) == (1, 2)
+
+
+def test_app_that_floods_delays_itself():
+    """A read of another app takes no longer than the flood's window takes on the link."""
+
+    def read_s(flood):
+        place = Place(replica_lag_s=0.0)
+        place.lab.device("ann", link="edge")
+        bank, game = place.client("ann", app="bank"), place.client("ann", app="game")
+        bank.create("accounts").result()
+        bank.write("accounts", "a", {"n": 1}).result()
+        flooding = [game.read("accounts", f"n > {number}", latest=True) for number in range(flood)]
+        began_us = place.lab.world.now_us
+        read = bank.read("accounts", latest=True)
+        read.result()
+        seconds = (place.lab.world.now_us - began_us) / 1e6
+        assert sum(not one.done() for one in flooding) >= flood / 2
+        place.lab.run(minutes=10)
+        assert all(len(one.result()) in (0, 1) for one in flooding)
+        return seconds
+
+    assert read_s(flood=400) < read_s(flood=0) + 4.0
