@@ -21,6 +21,8 @@ BANK: Final = "bank"
 THIEF: Final = "thief"
 VAULT: Final = "vault"
 """Table that only the bank may read and write."""
+BOARD: Final = "board"
+"""Table that all apps may read."""
 STEPS: Final = ("deposit", "pry", "steal", "brief read", "flood")
 _KEYS: Final = ("a", "h", "q")
 _FLOOD: Final = 40
@@ -68,6 +70,7 @@ class Neighbours:
         """Create the bank's table, and begin its continuous reads."""
         first, *_ = self._accounts.values()
         first.client.create(VAULT, apps=[BANK]).result()
+        first.client.create(BOARD).result()
         for account in self._accounts.values():
             account.operation = account.client.read(
                 VAULT, None, "continuous", sync_timestamp=0, callback=account.changes.append
@@ -145,14 +148,14 @@ class Neighbours:
         client = self._draw.choice([self._clients[name], self._thieves[name]])
         if self._draw.random() < 0.5:
             self._accounts[name].client.read(VAULT, "v != 'none'")
-            self._peeks.append(client.read(VAULT, "v != 'none'"))
+            self._peeks.append(client.read(VAULT, "v != 'none'", offline="wait"))
         else:
             self._peek(client)
 
     def _flood(self, name: str) -> None:
         """Send many reads at once, more than the share of an app admits."""
         for number in range(_FLOOD):
-            self._thieves[name].read(MAIN, f"n > {number}")
+            self._thieves[name].read(BOARD, f"n > {number}")
 
     def _peek(self, client: Client) -> None:
         """Ask for the bank's records as another app, by a read, a continuous read or a write."""

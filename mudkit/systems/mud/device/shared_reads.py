@@ -9,14 +9,13 @@ of the latest versions follows none: an answer may be older than its call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import UNSET, Struct, field
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
-from mudkit.systems.mud.messages import Ask, PartsComplete, PlacedPart, ReadRequest
+from mudkit.systems.mud.messages import Ask, PartsComplete, PlacedPart, ReadRequest, Request
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims
 
@@ -110,7 +109,7 @@ class SharedReads:
         return True
 
 
-def _can_share(what: Any) -> bool:
+def _can_share(what: Request) -> bool:
     """Return whether all apps with access to the table get the same answer to a request."""
     if not isinstance(what, ReadRequest) or what.latest:
         return False
