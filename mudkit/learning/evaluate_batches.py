@@ -105,14 +105,11 @@ def evaluate_writes(
         fleet = Fleet.of(writers.map(count_writes))
         if completeness is not None and completeness < 1:
             requests = with_counted_points(writers, requests)
-        study = _WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
-        turns = _turns(fleet, folds, repeats)
+        study = WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
         measured = []
         learnt_devices = 0
-        for turn in turns:
-            learnt, learnt_devices = study.learn(
-                policies, turn, "device" if folds == "device" else "day", seed
-            )
+        for turn in draw_turns(fleet, folds, repeats):
+            learnt, learnt_devices = study.learn(policies, turn, groups_of(folds), seed)
             measured.append(study.measure(learnt, turn))
     of_turns = np.array([shares_ for shares_, _ in measured])  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
@@ -135,7 +132,7 @@ def evaluate_writes(
 
 
 @dataclass(frozen=True)
-class _Turn:
+class Turn:
     """Writes that are learnt from: those of some devices, by ascending id, before a moment."""
 
     ids: NDArray[np.int64]
@@ -147,23 +144,28 @@ class _Turn:
         return of_device[writes.device] & (writes.t_us < self.past_us)
 
 
-def _turns(fleet: Fleet, folds: Folds, repeats: int) -> list[_Turn]:
+def groups_of(folds: Folds) -> Groups:
+    """Return what the training does not share with the test."""
+    return "device" if folds == "device" else "day"
+
+
+def draw_turns(fleet: Fleet, folds: Folds, repeats: int) -> list[Turn]:
     """Choose what is learnt from, in each turn."""
     if folds == "device":
         numbers = np.arange(len(fleet.ids))
-        return [_Turn(np.sort(fleet.ids[_tenth(numbers, turn)]), NEVER_US) for turn in range(repeats)]
+        return [Turn(np.sort(fleet.ids[_tenth(numbers, turn)]), NEVER_US) for turn in range(repeats)]
     parts = min(_TENTHS, len(fleet.days) // 2)
     if parts < 2:
         raise too_few("days", len(fleet.days), 4)
     last = fleet.days[len(fleet.days) // parts - 1]
-    return [_Turn(np.sort(fleet.ids), int(last + 1) * _US_PER_DAY)]
+    return [Turn(np.sort(fleet.ids), int(last + 1) * _US_PER_DAY)]
 
 
 @dataclass(frozen=True)
 class _CountLearnt:
     """Count the writes that are learnt from, by device."""
 
-    turn: _Turn
+    turn: Turn
 
     def __call__(self, writes: Writes) -> DeviceCounts:
         return count_writes(writes.take(self.turn.is_learnt(writes)))
@@ -241,7 +243,7 @@ class _SendTested:
     policy, and the late writes of each policy.
     """
 
-    turn: _Turn
+    turn: Turn
     policies: tuple[BatchPolicy, ...]
     radio: RadioModel
 
@@ -274,7 +276,7 @@ def late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.T
 
 
 @dataclass(frozen=True)
-class _WriteStudy:
+class WriteStudy:
     """Policies over the writes of a fleet."""
 
     writers: Writers
@@ -286,7 +288,7 @@ class _WriteStudy:
     def learn(
         self,
         policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
-        turn: _Turn,
+        turn: Turn,
         by: Groups,
         seed: int,
     ) -> tuple[tuple[BatchPolicy, ...], int]:
@@ -298,20 +300,21 @@ class _WriteStudy:
                 learnt.append(self._first_reads(policy, turn))
             elif isinstance(policy, BatchLearner):
                 if train is None:
-                    train, devices = self._sample(turn, seed)
+                    train = self.sample(turn, seed)
+                    devices = len(np.unique(train.device))
                 learnt.append(policy.learn(train, self.requests, by, self.completeness))
             else:
                 learnt.append(policy)
         return tuple(learnt), devices
 
-    def _sample(self, turn: _Turn, seed: int) -> tuple[Writes, int]:
-        """Return the writes that trees are learnt from, and of how many devices they are."""
+    def sample(self, turn: Turn, seed: int) -> Writes:
+        """Return the writes that trees are learnt from."""
         counted = Fleet.of(self.writers.map(_CountLearnt(turn)))
         chosen = np.zeros(len(self.fleet.ids), dtype=np.bool_)
         chosen[self.fleet.numbers(counted.ids[counted.sample(seed, MAX_LEARNT_WRITES)])] = True
-        return self.writers.gather(self.fleet, chosen, turn.past_us), int(chosen.sum())
+        return self.writers.gather(self.fleet, chosen, turn.past_us)
 
-    def _first_reads(self, bound: BatchBound, turn: _Turn) -> _FirstReads:
+    def _first_reads(self, bound: BatchBound, turn: Turn) -> _FirstReads:
         if bound.match is None:
             return _FirstReads(None)
         send = _SendTested(turn, (bound.match,), self.radio)
@@ -319,7 +322,7 @@ class _WriteStudy:
         given_up = counts_by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
-    def measure(self, policies: tuple[BatchPolicy, ...], turn: _Turn) -> tuple[list[list[float]], int]:
+    def measure(self, policies: tuple[BatchPolicy, ...], turn: Turn) -> tuple[list[list[float]], int]:
         """Return the measures of policies, and the number of writes that were tested.
 
         Sums are added by device in the order of their names.

@@ -28,10 +28,13 @@ from mudkit.learning import (
     evaluate_batches,
     evaluate_reads,
     evaluate_writes,
+    read_frontier,
     recommend,
     search,
     tree_nodes,
+    write_frontier,
 )
+from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
 from mudkit.learning.delays import search_delays
 from mudkit.learning.devices import (
     MAX_LEARNT_PAIRS,
@@ -43,6 +46,7 @@ from mudkit.learning.devices import (
     writes_of_rows,
 )
 from mudkit.learning.evaluate import READ_MEASURES
+from mudkit.learning.frontier import frontier_of_reads, frontier_of_writes
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.search import search_policies
 from mudkit.learning.writes import ReadRequests, Writes
@@ -212,6 +216,19 @@ def test_results_of_tasks_do_not_grow_with_reads(monkeypatch):
     (few, few_bytes), (many, many_bytes) = returned
     assert many > 40 * few
     assert many_bytes < 2 * few_bytes
+
+
+def test_read_frontier_has_the_shares_of_its_trees_in_any_groups():
+    """Compare each price with the tree of that price in `evaluate_reads`, and tasks with one process."""
+    prices, options = (0.2, 1.0, 8.0), {"stale": "completeness", "completeness": 0.9, "positions": WRITTEN}
+    frontier = read_frontier(LABELS, READS, features="dense", prices=prices, **options)
+    trees = [Tree(CostMatrix(price, 1.0), "dense") for price in prices]
+    measured = evaluate_reads(LABELS, READS, trees, **options)
+    for name in ("sent_share", "stale_share"):
+        assert frontier[name].tolist() == measured[name].tolist()
+    assert len(set(frontier["sent_share"])) == len(prices)
+    spread = devices._Spread(Groups([0, 1, 2, 3] * 3 + [0, 0]), WRITTEN)
+    pd.testing.assert_frame_equal(frontier_of_reads(spread, 0.9, "dense", prices), frontier, check_exact=True)
 
 
 def test_sampled_devices_are_the_same_in_groups(monkeypatch):
@@ -393,6 +410,26 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
     assert 0 < grouped["missed_share"][1] < 1
+
+
+@pytest.mark.parametrize("folds", ["device", "time"])
+def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monkeypatch):
+    """Compare trees and delays with those of `evaluate_writes`, and tasks with one process."""
+    monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+    prices, shares = (0.01, 0.5), ["message_share", "point_share", "missed_share"]
+    result = write_frontier(FIRSTS, POSITIONS, QUERIES, folds=folds, prices=prices)
+    assert np.isnan(result["price"]).sum() == len(CLASSES) == len(result) - len(prices)
+    spread = devices._WritesSpread(WriteGroups([0, 1, 2] * 3), POSITIONS)
+    grouped = frontier_of_writes(spread, ReadRequests.of(QUERIES), folds, prices)
+    pd.testing.assert_frame_equal(grouped, result, check_exact=True)
+    interval_s = 7 * 60.0
+    policies = [BatchTree(delay_costs(price, interval_s=interval_s)) for price in prices]
+    policies += [Batch(minutes) for minutes in CLASSES[:-1]]
+    measured = evaluate_writes(FIRSTS, POSITIONS, QUERIES, policies, folds=folds, repeats=1)
+    assert result[shares].to_numpy()[:-1].tolist() == measured[shares].to_numpy().tolist()
+    never = evaluate_writes(FIRSTS, POSITIONS, QUERIES, [Batch(1e6)], folds=folds, repeats=1)
+    assert result[shares].to_numpy()[-1].tolist() == [0.0, 0.0, never["missed_share"][0]]
+    assert len(result[shares].drop_duplicates()) > 5
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
