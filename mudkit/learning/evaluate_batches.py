@@ -28,7 +28,7 @@ from mudkit.learning.measures import Measures, changes, shares, sums_by
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.trees import Folds, Groups, check_folds
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, late_points, missed
-from mudkit.trace.schema import device_ids
+from mudkit.trace.schema import device_ids, epoch_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ def evaluate_writes(
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
 
-    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads, which are
-    sent with the tasks (about 60 bytes each), a few numbers of each device, and the writes that trees are
-    learnt from. The result is the same as that of Arrow tables.
+    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads (about 60
+    bytes each), a few numbers of each device, and the writes that trees are learnt from. Up to half a million
+    reads are sent with the tasks; of more a task gets those of its times, but for a bound with ``match``. The
+    result is the same as that of Arrow tables.
 
     Parameters
     ----------
@@ -171,48 +172,44 @@ class _CountLearnt:
         return count_writes(writes.take(self.turn.is_learnt(writes)))
 
 
-@dataclass(frozen=True)
-class _CountPoints:
-    """Points of other devices in each answer."""
-
-    requests: ReadRequests
-
-    def __call__(self, writes: Writes) -> pa.Table:
-        asking, first = self.requests.asking_for(writes.t_us)
-        return _counts_of(0, asking.points_in(writes), first)
+def _count_points(requests: ReadRequests, writes: Writes) -> pa.Table:
+    """Count the points of other devices in each answer."""
+    asking = requests.asking_for(writes.t_us)
+    return _counts_of(0, asking.points_in(writes), asking.numbers)
 
 
 @dataclass(frozen=True)
 class CountLate:
     """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
 
-    requests: ReadRequests
     completeness: float | None
 
-    def __call__(self, late: pa.Table) -> pa.Table:
+    def __call__(self, requests: ReadRequests, late: pa.Table) -> pa.Table:
         """Count the late points of some rows of :data:`LATE`."""
         counts = [COUNTS.empty_table()]
         for policy in pc.unique(late["policy"]).to_pylist():
             rows = late.filter(pc.equal(late["policy"], policy))
-            t_us, lat, lon, sent_us = (rows[name].to_numpy() for name in ("t_us", "lat", "lon", "sent_us"))
+            t_us = epoch_us(rows["ts"])
+            lat, lon, sent_us = (rows[name].to_numpy() for name in ("lat", "lon", "sent_us"))
             names = rows["device"].combine_chunks().dictionary_encode()
             device = np.asarray(names.indices.to_numpy(), dtype=np.int64)
             writes = Writes(device, t_us, lat, lon, np.full(len(t_us), -1), names.dictionary)
-            asking, first = self.requests.asking_for(t_us)
-            counts.append(_counts_of(policy, late_points(writes, sent_us, asking, self.completeness), first))
+            asking = requests.asking_for(t_us)
+            by_read = late_points(writes, sent_us, asking, self.completeness)
+            counts.append(_counts_of(policy, by_read, asking.numbers))
         return pa.concat_tables(counts)
 
 
-def _counts_of(policy: int, by_read: NDArray[np.int64], first: int) -> pa.Table:
-    """Return the counts of a policy by read, from a first one on, as a table without zeros."""
+def _counts_of(policy: int, by_read: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.Table:
+    """Return the counts of a policy by read, of reads with these numbers, as a table without zeros."""
     reads = np.flatnonzero(by_read)
-    columns = [np.full(len(reads), policy), first + reads, by_read[reads]]
+    columns = [np.full(len(reads), policy), numbers[reads], by_read[reads]]
     return pa.table(columns, names=COUNTS.names).cast(COUNTS)
 
 
 def with_counted_points(writers: Writers, requests: ReadRequests) -> ReadRequests:
     """Count the points of other devices in all answers."""
-    counts = writers.count(_CountPoints(requests))
+    counts = writers.count(requests, _count_points)
     return replace(requests, others=counts_by_read(counts, 0, len(requests.table)))
 
 
@@ -318,7 +315,7 @@ class WriteStudy:
         if bound.match is None:
             return _FirstReads(None)
         send = _SendTested(turn, (bound.match,), self.radio)
-        _, late = self.writers.late(send, CountLate(self.requests, None))
+        _, late = self.writers.late(send, self.requests, CountLate(None))
         given_up = counts_by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
@@ -327,8 +324,8 @@ class WriteStudy:
 
         Sums are added by device in the order of their names.
         """
-        count = CountLate(self.requests, self.completeness)
-        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), count)
+        count = CountLate(self.completeness)
+        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), self.requests, count)
         order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
         writes = int(sum(rows.sum() for _, rows, _ in replays))
         sums = np.concatenate([of for _, _, of in replays], axis=1)[:, order]

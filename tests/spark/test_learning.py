@@ -23,6 +23,7 @@ from mudkit.learning import (
     search,
 )
 from mudkit.learning.pairs import Pairs
+from mudkit.pipeline import slices
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
 from mudkit.reproduce.row import judge, say_nothing
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -65,10 +66,15 @@ def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds
 
 
 @pytest.mark.soak(keep=1, group="evaluation")
-@pytest.mark.parametrize(("folds", "completeness"), [("device", None), ("time", 0.9)])
+@pytest.mark.parametrize(
+    ("folds", "completeness", "sent"), [("device", None, 10_000), ("time", 0.9, 100), ("device", None, 100)]
+)
 def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
-    spark, frames, folds, completeness, monkeypatch
+    spark, frames, folds, completeness, sent, monkeypatch
 ):
+    """Of more reads than are sent with the tasks each gets those of its times."""
+    monkeypatch.setattr(slices, "MAX_SENT_READS", sent)
+    monkeypatch.setattr(slices, "SLICE_READS", 64)
     monkeypatch.setattr(evaluate_batches, "MAX_LEARNT_WRITES", 3000)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 2)
     positions, reads, _ = frames

@@ -50,7 +50,7 @@ from mudkit.learning.frontier import frontier_of_reads, frontier_of_writes
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.search import search_policies
 from mudkit.learning.writes import ReadRequests, Writes
-from mudkit.trace.schema import read_ids
+from mudkit.trace.schema import epoch_us, read_ids
 
 LABELS, READS = build_labelled_reads(devices=14, days=3, a_day=8)
 NAMES = READS["device"].unique().to_pylist()
@@ -344,10 +344,33 @@ def add_counts(pieces):
     return sums.rename_columns(devices.COUNTS.names).cast(devices.COUNTS)
 
 
-def sum_pieces(positions, function, schema):
-    """Call a function with some positions at a time, and add its counts."""
-    by_time = positions.sort_by("ts")
-    return add_counts([function(by_time.slice(first, 17)) for first in range(0, len(by_time), 17)])
+class Late:
+    """Late writes, of which tasks have some in order of time."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def repartitionByRange(self, name):
+        return Late(self.table.sort_by(name))
+
+    def sortWithinPartitions(self, name):
+        return self.table
+
+
+def sum_pieces(points, reads, prepare, count, schema, more):
+    """Call a function with some points at a time, and with the reads that may have them; add its counts."""
+    by_time, t_us, longest_us = (
+        points.sort_by("ts"),
+        epoch_us(reads["ts"]),
+        int(1e6 * max(reads["window_s"].to_pylist())),
+    )
+    pieces = [schema.empty_table()]
+    for first in range(0, len(by_time), 17):
+        piece = by_time.slice(first, 17)
+        at_us = epoch_us(piece["ts"])
+        asking = np.flatnonzero((t_us >= at_us[0]) & (t_us <= at_us[-1] + longest_us))
+        pieces.append(count(prepare(reads.take(pa.array(asking[::-1]))), piece).cast(schema))
+    return add_counts(pieces)
 
 
 class WriteGroups:
@@ -367,11 +390,10 @@ class WriteGroups:
             function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
         ]
 
-    def map_rows(self, function, rows, count, counts):
+    def map_rows(self, function, rows, total):
         results = self.map(function)
-        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)]).sort_by("t_us")
-        pieces = [count(late.slice(first, 5)).cast(counts) for first in range(0, len(late), 5)]
-        return [result for result, _ in results], add_counts([counts.empty_table(), *pieces])
+        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)])
+        return [result for result, _ in results], total(Late(late))
 
     def collect(self, names):
         is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
@@ -405,7 +427,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate_batches, "open_writers", open_groups)
-        patch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+        patch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
         options = {"folds": folds, "completeness": least, "repeats": 1}
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
@@ -415,7 +437,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monkeypatch):
     """Compare trees and delays with those of `evaluate_writes`, and tasks with one process."""
-    monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
     prices, shares = (0.01, 0.5), ["message_share", "point_share", "missed_share"]
     result = write_frontier(FIRSTS, POSITIONS, QUERIES, folds=folds, prices=prices)
     assert np.isnan(result["price"]).sum() == len(CLASSES) == len(result) - len(prices)
@@ -435,7 +457,7 @@ def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monk
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
     """Search delays of tasks and of one process: the same messages, stale reads and learnt delays."""
-    monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
     results = []
     for writers in (
         LocalWriters(Writes.of(FIRSTS, POSITIONS)),
