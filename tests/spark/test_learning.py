@@ -72,7 +72,7 @@ def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds
 def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     spark, frames, folds, completeness, sent, monkeypatch
 ):
-    """Of more reads than are sent with the tasks each gets those of its times."""
+    """Send all reads with the tasks, or each the reads of its times."""
     monkeypatch.setattr(slices, "MAX_SENT_READS", sent)
     monkeypatch.setattr(slices, "SLICE_READS", 64)
     monkeypatch.setattr(evaluate_batches, "MAX_LEARNT_WRITES", 3000)
