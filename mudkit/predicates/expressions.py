@@ -16,6 +16,7 @@ from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
 from mudkit.predicates.python import compile_tree
+from mudkit.predicates.refusals import check_written
 from mudkit.predicates.tokens import tokenize
 from mudkit.predicates.tree import Call, Name, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
@@ -31,13 +32,14 @@ class Expression:
     """
 
     def __init__(self, text: str, *, language: Language = MOBIUS) -> None:
-        parsed = Parser(text, language.scopes).expression()
+        parsed = Parser(text, language).expression()
         if not _is_closed(parsed):
             raise PredicateError(
                 "An expression has no parameters and no sender.",
                 text=text,
                 expected="attributes and literals, such as price * 2",
             )
+        check_written(parsed)
         self.text = text
         self.language = language
         self.constants: tuple[Any, ...] = parsed.sources
@@ -115,7 +117,7 @@ class Aggregates:
         self.looks_at: list[Name] = []
         """Names in its arguments."""
         for part in _parts(text):
-            name, argument = Parser(text, language.scopes, part=part).aggregate(_NAMES)
+            name, argument = Parser(text, language, part=part).aggregate(_NAMES)
             written = text[part[0].start : part[-1].end + 1]
             if argument is None:
                 self._aggregates.append(_Aggregate(name, written, None, ()))
@@ -127,6 +129,7 @@ class Aggregates:
                     at=argument.root.at,
                     expected="attributes and literals, such as sum(price * 2)",
                 )
+            check_written(argument)
             if any(isinstance(node, Call) and node.function.name == "lookup" for node in walk(argument.root)):
                 raise PredicateError(
                     "An aggregate cannot look up other tables.",

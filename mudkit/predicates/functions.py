@@ -80,6 +80,9 @@ OPERATORS: Final = {
     )
 }
 
+TIME_PARTS: Final = ("year", "month", "day", "weekday", "hour", "minute")
+"""Functions of a time, a number of seconds since 1970, and of the name of a time zone, by default UTC."""
+
 BUILT_IN: Final = {
     function.name: function
     for function in (
@@ -95,8 +98,7 @@ BUILT_IN: Final = {
         _built_in("length", (STRING,), NUMBER),
         _built_in("abs", (NUMBER,), NUMBER),
         _built_in("coalesce", (EVERY_KIND,), NULL, required=1, many=True),
-        _built_in("hour", (NUMBER, STRING), NUMBER, required=1),
-        _built_in("weekday", (NUMBER, STRING), NUMBER, required=1),
+        *(_built_in(part, (NUMBER, STRING), NUMBER, required=1) for part in TIME_PARTS),
         _built_in("lookup", (STRING, EVERY_KIND, STRING), EVERY_KIND),
     )
 }
@@ -231,7 +233,7 @@ MM_PER_KM: Final = 1e6
 """Millimetres per kilometre. Distances are whole millimetres, so that evaluators with other sines agree."""
 MIN_TIME_S: Final = -62_135_510_400
 MAX_TIME_S: Final = 253_402_214_400
-"""Range of times with an hour and a weekday: years 1 to 9999, without a day at each end for the zones."""
+"""Range of times that have parts: years 1 to 9999, without a day at each end for the zones."""
 
 _LOWER: Final = str.maketrans(ascii_only.ascii_uppercase, ascii_only.ascii_lowercase)
 _UPPER: Final = str.maketrans(ascii_only.ascii_lowercase, ascii_only.ascii_uppercase)
@@ -304,25 +306,17 @@ def _between(lon: float, west: float, east: float) -> bool:
     return west <= lon <= east if west <= east else lon >= west or lon <= east
 
 
-def _local(ts: float, name: str) -> dt.datetime | None:
-    tz = zone(name)
-    if tz is None or not MIN_TIME_S <= ts < MAX_TIME_S:
-        return None
-    return dt.datetime.fromtimestamp(math.floor(ts), tz)
+def _part(name: str) -> Callable[..., float | None]:
+    """Build the function of a part of a time; ``weekday`` counts from Monday, 0."""
 
+    def read(ts: float, tz_name: str = "UTC") -> float | None:
+        tz = zone(tz_name)
+        if tz is None or not MIN_TIME_S <= ts < MAX_TIME_S:
+            return None
+        local = dt.datetime.fromtimestamp(math.floor(ts), tz)
+        return float(local.weekday() if name == "weekday" else getattr(local, name))
 
-def _hour(ts: float, name: str = "UTC") -> float | None:
-    if name == "UTC":
-        return float(math.floor(ts) % 86_400 // 3_600) if MIN_TIME_S <= ts < MAX_TIME_S else None
-    local = _local(ts, name)
-    return None if local is None else float(local.hour)
-
-
-def _weekday(ts: float, name: str = "UTC") -> float | None:
-    if name == "UTC":
-        return float((math.floor(ts) // 86_400 + 3) % 7) if MIN_TIME_S <= ts < MAX_TIME_S else None
-    local = _local(ts, name)
-    return None if local is None else float(local.weekday())
+    return read
 
 
 IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -343,8 +337,7 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
     "upper": lambda text: text.upper() if text.isascii() else text.translate(_UPPER),
     "length": lambda text: float(len(text)),
     "abs": abs,
-    "hour": _hour,
-    "weekday": _weekday,
+    **{part: _part(part) for part in TIME_PARTS},
 }
 
 

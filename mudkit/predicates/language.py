@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, listed
@@ -18,6 +18,9 @@ class Scopes(NamedTuple):
     names: tuple[str, ...]
     bound: frozenset[str]
 
+
+_SIMILARITY: Final = 0.82
+"""Similarity from which a name is taken for a scope: ``reciever`` (0.88) is, ``author`` (0.80) is not."""
 
 Schema: TypeAlias = Mapping[str, "str | Schema"]
 """Attributes of a scope: a kind (``'number'``, ``'string'``, ``'boolean'``, ``'point'``, ``'struct'``), or
@@ -36,6 +39,8 @@ class Language:
         Scopes whose names become constants when a predicate is bound (Mobius 3: the writer's context).
     schema : mapping of str to mapping, optional
         Attributes of each scope. A scope that is not in the schema may have any attribute.
+    always : mapping of str to str, optional
+        Scopes that may be missing as a whole, ``old IS NULL``, each with an attribute that it has otherwise.
 
     Raises
     ------
@@ -54,10 +59,12 @@ class Language:
         *,
         bound: tuple[str, ...] = ("sender",),
         schema: Mapping[str, Schema] | None = None,
+        always: Mapping[str, str] | None = None,
     ) -> None:
         self.scopes = Scopes(tuple(scopes), frozenset(bound) & frozenset(scopes))
         self.others: tuple[Mapping[str, object], ...] = ({},) * (len(self.scopes.names) - 1)
         self.schema = dict(schema or {})
+        self.always = dict(always or {})
         for scope, attributes in self.schema.items():
             if scope not in self.scopes.names:
                 raise PredicateError(
@@ -68,17 +75,16 @@ class Language:
             _check_kinds(scope, attributes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema)
+        return _restore, (self.scopes.names, tuple(self.scopes.bound), self.schema, self.always)
 
-    def suggest(self, scope: str, path: tuple[str, ...]) -> str | None:
-        """Return a suggestion for a ``path`` with a misspelt scope; None if no scope is similar.
+    def suggest(self, path: tuple[str, ...]) -> str | None:
+        """Return the name that a ``path`` without a scope means if its first part resembles one, else None.
 
-        Without a schema ``reciever.age`` is an attribute of a struct of the record.
+        With a schema of the first scope the attributes are known, and nothing is guessed.
         """
-        first = path[0]
-        if len(path) == 1 or scope != self.scopes.names[0] or scope in self.schema:
+        if len(path) == 1 or self.scopes.names[0] in self.schema:
             return None
-        near = difflib.get_close_matches(first.lower(), self.scopes.names, n=1, cutoff=0.75)
+        near = difflib.get_close_matches(path[0].lower(), self.scopes.names, n=1, cutoff=_SIMILARITY)
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
@@ -117,10 +123,15 @@ MOBIUS = Language()
 """Scopes of Mobius: the record, its reader (unverified and verified), its writer."""
 
 
-def _restore(scopes: tuple[str, ...], bound: tuple[str, ...], schema: Mapping[str, Schema]) -> Language:
+def _restore(
+    scopes: tuple[str, ...],
+    bound: tuple[str, ...],
+    schema: Mapping[str, Schema],
+    always: Mapping[str, str],
+) -> Language:
     if not schema and scopes == MOBIUS.scopes.names and frozenset(bound) == MOBIUS.scopes.bound:
         return MOBIUS
-    return Language(scopes, bound=bound, schema=schema)
+    return Language(scopes, bound=bound, schema=schema, always=always)
 
 
 def _check_kinds(where: str, attributes: Schema) -> None:

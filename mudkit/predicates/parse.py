@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.language import Scopes
+from mudkit.predicates.language import Language
 from mudkit.predicates.tokens import DIALECT, MAX_PREDICATE_DEPTH, NAME_PREFIX, tokenize
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import EVERY_KIND, LIST, MAX_INTEGER, Members, Value, kind_of, value
@@ -124,12 +125,12 @@ class Parser:
     def __init__(
         self,
         text: str,
-        scopes: Scopes,
+        language: Language,
         parameters: Mapping[str, Any] = _NO_PARAMETERS,
         part: list[Token] | None = None,
     ) -> None:
         self.text = text
-        self.scopes = scopes
+        self.language = language
         self._parameters = parameters
         self._tokens = tokenize(text) if part is None else part
         self._sources: list[Source] = []
@@ -286,6 +287,10 @@ class Parser:
     def _is(self, node: exp.Is, level: int) -> Node:
         if not isinstance(node.expression, exp.Null):
             raise self._error("After IS comes NULL or NOT NULL.", node)
+        always = self.language.always
+        if isinstance(node.this, exp.Column) and (scope := _plain_name(node.this.sql())) in always:
+            at = self._place(node.this)
+            return tree.IsNull(tree.Name(scope, (always[scope],), at), at)
         item = self._node(node.this, level + 1)
         return tree.IsNull(item, item.at)
 
@@ -388,30 +393,38 @@ class Parser:
                 found=f"{len(path)} parts",
                 expected=f"at most {MAX_PREDICATE_DEPTH}",
             )
-        default = self.scopes.names[0]
-        scope = path[0] if len(path) > 1 and path[0] in self.scopes.names else None
+        scopes = self.language.scopes
+        scope = path[0] if len(path) > 1 and path[0] in scopes.names else None
         rest = tuple(path[1:] if scope else path)
         first, last = parts[0].meta, parts[-1].meta
         at = (first["start"], last["end"]) if "start" in first and "end" in last else None
-        if len(path) == 1 and path[0] in self.scopes.names[1:]:
+        if len(path) == 1 and path[0] in scopes.names[1:]:
             raise self._error(f"{path[0]} is a scope, not a value.", node, expected=f"{path[0]}.name")
-        if scope in self.scopes.bound:
+        if not scope and (meant := self.language.suggest(rest)) is not None:
+            raise self._error(
+                f"There is no scope called {path[0]}.",
+                node,
+                expected=", ".join(scopes.names),
+                remedy=f"did you mean {meant}? An attribute is written {scopes.names[0]}.{'.'.join(path)}",
+            )
+        if scope in scopes.bound:
             # One slot for each name: it has one value wherever it occurs.
             source = Bound(scope, rest)
             if source not in self._bound:
                 self._bound[source] = self._constant(source, at)
             return self._bound[source]
-        return tree.Name(scope or default, rest, at)
+        return tree.Name(scope or scopes.names[0], rest, at)
 
     def _function(self, node: exp.Expr, level: int) -> Node:
         name = _plain_name(str(node.this))
         function = functions.find(name)
         if function is None:
+            near = difflib.get_close_matches(name.lower(), functions.names(), n=1)
             raise self._error(
                 f"There is no function called {name}.",
                 node,
                 expected=", ".join(functions.names()),
-                remedy="register your own with @function",
+                remedy=f"did you mean {near[0]}?" if near else "register your own with @function",
             )
         return self._call(function, node.expressions, level, at=self._place(node))
 

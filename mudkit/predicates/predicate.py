@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import re2
 
 from mudkit import words
 from mudkit.checks import check_arguments
@@ -23,17 +22,15 @@ from mudkit.predicates import functions, tree
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser, with_kinds
 from mudkit.predicates.python import compile_tree
+from mudkit.predicates.refusals import check_comparisons, check_constants, check_tree, list_limited
 from mudkit.predicates.tree import Call, Constant, Name, Node
 from mudkit.predicates.values import (
-    BOOLEAN,
     MAX_INTEGER,
-    NULL,
     NUMBER,
     STRING,
     STRUCT,
     Members,
     attribute,
-    kind_names,
     kind_of,
     value,
 )
@@ -134,6 +131,8 @@ class Predicate:
             else:
                 constants.append(_UNBOUND if isinstance(source, Bound) else source)
         self._set_constants(tuple(constants))
+        if self.form.limited:
+            check_constants(self.form.limited, self.constants, parsed)
 
     def _set_constants(self, constants: tuple[Any, ...]) -> None:
         parsed = self._parsed
@@ -141,8 +140,6 @@ class Predicate:
         form = parsed.forms_by_types.get(types)
         if form is None:
             form = self._form(types, constants)
-        if form.patterns:
-            _check_patterns(form, constants, parsed.text)
         self.form: Form = form
         """Checked tree and compiled functions, shared by all predicates of its signature."""
         self.constants = constants
@@ -154,7 +151,7 @@ class Predicate:
         kinds = tuple([_KINDS.get(type(c)) or kind_of(c) for c in constants])
         form: Form | None = parsed.forms.get(kinds)
         if form is None:
-            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed.text)
+            form = parsed.forms[kinds] = _form_of(with_kinds(parsed, kinds), self.language, parsed)
         if _KINDS.keys() >= set(types):  # the types alone decide the kinds
             parsed.forms_by_types[types] = form
         return form
@@ -341,14 +338,8 @@ class Predicate:
         return SparkWriter(self.constants, layout, self.text).write(self.form.root)
 
     def explain(self) -> str:
-        """Return a drawing of the tree, a node a line, with known kinds; then names that may be misspelt."""
-        lines = [tree.outline(self.form.root, self.constants)]
-        for scope, path in self.form.names:
-            if (meant := self.language.suggest(scope, path)) is not None:
-                lines.append(
-                    f"{path[0]} is no scope: this looks at {'.'.join((scope, *path))}; did you mean {meant}?"
-                )
-        return "\n".join(lines)
+        """Return a drawing of the tree, a node a line, with known kinds."""
+        return tree.outline(self.form.root, self.constants)
 
     def __repr__(self) -> str:
         constants = [c for c in self.constants if c is not _UNBOUND]
@@ -408,7 +399,7 @@ def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY
     ):
         _parsed.move_to_end(key)
         return parsed
-    parsed = Parser(text, language.scopes, parameters).expression()
+    parsed = Parser(text, language, parameters).expression()
     _parsed[key] = parsed
     if len(_parsed) > MAX_CACHED:
         _parsed.popitem(last=False)
@@ -431,14 +422,7 @@ class Form:
         self.names = tuple(dict.fromkeys([(n.scope, n.path) for n in nodes if type(n) is Name]))
         bound = language.scopes.bound
         self.unbound = tuple([".".join((scope, *path)) for scope, path in self.names if scope in bound])
-        # Constants of these nodes must be regular expressions.
-        self.patterns = tuple(
-            [
-                node.args[1]
-                for node in nodes
-                if type(node) is Call and node.function.name == "matches" and type(node.args[1]) is Constant
-            ]
-        )
+        self.limited = list_limited(nodes)
 
     @cached_property
     def evaluate(self) -> Callable[..., bool | None]:
@@ -453,6 +437,8 @@ class Form:
 
 class _Key(NamedTuple):
     signature: str
+    slots: str
+    """Signature with the numbers of the slots, where a name that is bound has one slot for all its places."""
     scopes: tuple[str, ...]
     functions: tuple[Any, ...]
 
@@ -460,9 +446,10 @@ class _Key(NamedTuple):
 _forms: OrderedDict[_Key, Form] = OrderedDict()
 
 
-def _form_of(root: Node, language: Language, text: str) -> Form:
+def _form_of(root: Node, language: Language, parsed: Parsed) -> Form:
     """Check names and kinds of a tree whose constants have kinds, and return its form."""
-    kinds = ""
+    text = parsed.text
+    kinds = slots = ""
     if language.schema:
         named = {
             id(node): tree.Name(node.scope, node.path, node.at, language.kinds(node, text))
@@ -472,10 +459,15 @@ def _form_of(root: Node, language: Language, text: str) -> Form:
         root = tree.replace_nodes(root, named)
         kinds = "".join(f"|{node.kinds}" for node in tree.walk(root) if isinstance(node, Name))
     nodes = tuple(tree.walk(root))
-    _check(root, nodes, text)
+    check_tree(root, nodes, text)
+    bound = [isinstance(parsed.sources[node.slot], Bound) for node in nodes if type(node) is Constant]
+    if any(bound):
+        slots = tree.text_of(root, lambda node: f"?{node.slot}")
+    else:
+        check_comparisons(nodes, parsed)
     users = tuple([node.function for node in nodes if type(node) is Call and node.function.is_user])
     signature = tree.text_of(root)
-    key = _Key(signature + kinds, language.scopes.names, users)
+    key = _Key(signature + kinds, slots, language.scopes.names, users)
     form = _forms.get(key)
     if form is None:
         form = _forms[key] = Form(root, nodes, signature, key, language)
@@ -484,45 +476,6 @@ def _form_of(root: Node, language: Language, text: str) -> Form:
     else:
         _forms.move_to_end(key)
     return form
-
-
-def _check(root: Node, nodes: tuple[Node, ...], text: str) -> None:
-    """Raise an error if an argument can never have a kind that its function accepts."""
-    _expect(root, BOOLEAN, "A predicate is a condition", text)
-    for node in nodes:
-        match node:
-            case tree.And(args=args) | tree.Or(args=args):
-                for arg in args:
-                    _expect(arg, BOOLEAN, f"{type(node).__name__.upper()} takes conditions", text)
-            case tree.Not(item=item):
-                _expect(item, BOOLEAN, "NOT takes a condition", text)
-            case Call(function=function, args=args):
-                for position, arg in enumerate(args):
-                    kinds = function.kind_of_argument(position)
-                    name = function.symbol or function.name
-                    _expect(arg, kinds, f"{name} takes a {kind_names(kinds)} here", text)
-
-
-def _expect(node: Node, kinds: int, summary: str, text: str) -> None:
-    if node.kinds != NULL and not node.kinds & kinds:
-        raise PredicateError(f"{summary}.", text=text, at=node.at, found=f"a {kind_names(node.kinds)}")
-
-
-def _check_patterns(form: Form, constants: tuple[Any, ...], text: str) -> None:
-    """Raise an error if a constant pattern is not a regular expression."""
-    for node in form.patterns:
-        if node.kinds == STRING:
-            try:
-                functions.pattern(constants[node.slot])
-            except re2.error as error:
-                problem = error.args[0]
-                raise PredicateError(
-                    "This is not a regular expression that RE2 knows.",
-                    text=text,
-                    at=node.at,
-                    found=problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem),
-                    expected="RE2 syntax: no look-around, no back-references",
-                ) from None
 
 
 def _misnamed(parsed: Parsed, given: Mapping[str, Any]) -> PredicateError:

@@ -64,6 +64,16 @@ _BOX: Final = (
     "ELSE m.a.lon >= m.c OR m.a.lon <= m.e "
     "OR (abs(m.a.lon) = 180D AND (-m.a.lon >= m.c OR -m.a.lon <= m.e)) END))"
 )
+_PARTS_OF_TIME: Final = {
+    **{
+        name: name + "(date_from_unix_date(CAST(floor({} / 86400L) AS INT)))"
+        for name in ("year", "month", "day")
+    },
+    "weekday": "pmod(floor({} / 86400L) + 3L, 7L)",
+    "hour": "floor(pmod({}, 86400L) / 3600L)",
+    "minute": "floor(pmod({}, 3600L) / 60L)",
+}
+"""Parts of a time in seconds since 1970, as the clocks of its zone show it."""
 _WITH_TIME: Final = f"m.a >= {functions.MIN_TIME_S}D AND m.a < {functions.MAX_TIME_S}D"
 
 _TEMPLATES: Final = {
@@ -386,6 +396,8 @@ class SparkWriter:
         if name == "lookup":
             raise self.no_form(node, "lookup works in the Python and NumPy evaluators of the server")
         args = self.args(node)
+        if name in functions.TIME_PARTS:
+            return self._part_of_time(node, args[0])
         match name:
             case "like":
                 return self._like(node, *args)
@@ -397,8 +409,6 @@ class SparkWriter:
                 return self.let(_BOX, *args)
             case "point":
                 return self.put(_place("{}", "{}"), *args)
-            case "hour" | "weekday":
-                return self._time(node, args[0])
         return self.put(_TEMPLATES[name], *args)
 
     def _like(self, node: tree.Call, text: _Sql, written: _Sql) -> _Sql:
@@ -409,7 +419,7 @@ class SparkWriter:
             )
         return self.put(r"({} LIKE replace({}, '\\', '\\\\'))", text, written)
 
-    def _time(self, node: tree.Call, seconds: _Sql) -> _Sql:
+    def _part_of_time(self, node: tree.Call, seconds: _Sql) -> _Sql:
         zone = "UTC"
         if len(node.args) > 1:
             given = node.args[1]
@@ -425,13 +435,11 @@ class SparkWriter:
             zone = self.constants[given.slot]
             if units.zone(zone) is None:
                 return self.null(NUMBER)
-        # Spark's hour() and weekday() use the zone of the session.
+        # Spark's own functions of timestamps use the zone of the session.
         local = "floor(m.a)"
         if zone != "UTC":
             local = f"unix_seconds(from_utc_timestamp(timestamp_seconds(floor(m.a)), {_string(zone)}))"
-        part = f"floor(pmod({local}, 86400L) / 3600L)"
-        if node.function.name == "weekday":
-            part = f"pmod(floor({local} / 86400L) + 3L, 7L)"
+        part = _PARTS_OF_TIME[node.function.name].format(local)
         return self.let(f"CASE WHEN {_WITH_TIME} THEN CAST({part} AS DOUBLE) END", seconds)
 
     def _user(self, node: tree.Call) -> _Sql:

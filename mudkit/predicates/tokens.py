@@ -18,6 +18,7 @@ from sqlglot import Dialect, Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from mudkit.errors import PredicateError
+from mudkit.predicates.values import seconds_of
 
 MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_PREDICATE_DEPTH: Final = 20
@@ -61,6 +62,8 @@ _RESERVED: Final = frozenset(
     ]
 )  # fmt: skip
 """Words of SQL that are refused as names; all others are allowed."""
+_TIMES: Final = {"DATE": "2023-11-15", "TIMESTAMP": "2023-11-15 08:30:00+01:00"}
+"""Words before the text of a time, with an example of it."""
 _HINTS: Final = {
     TokenType.SEMICOLON: "A predicate is one condition; nothing can follow it.",
     TokenType.PLACEHOLDER: "A parameter has a name here: write :name.",
@@ -79,11 +82,12 @@ DIALECT: Final = Dialect()
 def tokenize(text: str) -> list[Token]:
     """Split a text into the tokens of the language; every name gets the prefix :data:`NAME_PREFIX`.
 
-    Words that SQL knows and the language does not (``date``, ``order``) are plain names.
+    Words that SQL knows and the language does not (``date``, ``order``) are plain names. A time, ``DATE`` or
+    ``TIMESTAMP`` before a string, becomes the number of its seconds.
     """
     _check_text(text)
     try:
-        tokens = _split(text)
+        tokens = _with_times(text, _split(text))
     except SqlglotError as error:
         begin = max(text.rfind("'"), text.rfind('"'), text.rfind("/*"), 0)
         raise PredicateError(
@@ -106,7 +110,7 @@ def tokenize(text: str) -> list[Token]:
             kind = _as_name(text, token, is_after_dot)
         elif kind == TokenType.VAR:
             _check_name(text, token, is_after_dot)
-        elif kind == TokenType.NUMBER and not _NUMBER.fullmatch(token.text):
+        elif kind == TokenType.NUMBER and not _NUMBER.fullmatch(token.text.removeprefix("-")):
             raise _error("This is not a number.", text, token, expected="one such as 12, 0.5 or 2e3")
         if kind == TokenType.VAR:
             tokens[number] = Token(
@@ -154,6 +158,29 @@ def _split(text: str) -> list[Token]:
             Token(token.token_type, token.text, token.line, token.col, token.start - shift, token.end - shift)
         )
     return tokens
+
+
+def _with_times(text: str, tokens: list[Token]) -> list[Token]:
+    """Replace ``DATE '2023-11-15'`` and ``TIMESTAMP '2023-11-15 08:30:00'`` by their seconds since 1970."""
+    if not any(token.token_type == TokenType.STRING and token.start > 0 for token in tokens):
+        return tokens
+    kept: list[Token] = []
+    for token in tokens:
+        word = kept[-1] if kept else token
+        example = _TIMES.get(word.text.upper()) if word.token_type != TokenType.STRING else None
+        if token.token_type != TokenType.STRING or example is None:
+            kept.append(token)
+            continue
+        seconds = seconds_of(token.text)
+        if seconds is None or (word.text.upper() == "DATE" and ":" in token.text):
+            raise _error(
+                f"This is not a {word.text.upper()}.",
+                text,
+                token,
+                expected=f"one such as '{example}', in UTC unless it says otherwise",
+            )
+        kept[-1] = Token(TokenType.NUMBER, repr(seconds), word.line, word.col, word.start, token.end)
+    return kept
 
 
 def _check_text(text: str) -> None:

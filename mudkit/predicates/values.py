@@ -23,6 +23,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mudkit.units import zone
+
 NULL: Final = 0
 NUMBER: Final = 1
 STRING: Final = 2
@@ -167,6 +169,19 @@ def _seconds(data: Any) -> float | None:
         return float((data - _EPOCH.date()).days * 86_400)
     aware = data if data.tzinfo is not None else data.replace(tzinfo=dt.UTC)
     return (aware - _EPOCH) // dt.timedelta(microseconds=1) / 1e6
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a time in ISO 8601, in UTC unless an offset or a zone follows."""
+    written, _, name = text.strip().rpartition(" ")
+    tz = zone(name) if name[:1].isalpha() else None
+    try:
+        moment = dt.datetime.fromisoformat(text.strip() if tz is None else written)
+    except ValueError:
+        return None
+    if tz is not None and moment.tzinfo is not None:
+        return None
+    return _seconds(moment if tz is None else moment.replace(tzinfo=tz))
 
 
 def string(data: Any) -> str | None:

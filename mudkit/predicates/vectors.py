@@ -336,8 +336,8 @@ def _point(lat: Vector, lon: Vector) -> Vector:
     return points(*np.broadcast_arrays(lat.numbers, lon.numbers))
 
 
-def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vector]:
-    """Build the function for the hour or the weekday in UTC; other zones are evaluated row by row."""
+def _part_of_time(name: str) -> Callable[..., Vector]:
+    """Build the function for a part of a time in UTC; other zones are evaluated row by row."""
 
     def call(ts: Vector, zone: Vector | None = None) -> Vector:
         if zone is not None:
@@ -345,17 +345,33 @@ def _clock(step_s: int, offset: int, cycle: int, name: str) -> Callable[..., Vec
         if ts.numbers is None:
             return Vector()
         inside = (ts.numbers >= functions.MIN_TIME_S) & (ts.numbers < functions.MAX_TIME_S)
-        numbers = (np.floor(ts.numbers) // step_s + offset) % cycle
-        return Vector(numbers=np.where(inside, numbers, np.nan))
+        seconds = np.floor(np.where(inside, ts.numbers, 0.0)).astype(np.int64)
+        return Vector(numbers=np.where(inside, _read_part(name, seconds), np.nan))
 
     return call
+
+
+def _read_part(name: str, seconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the year, month, day of the month, weekday (from 0, Monday), hour or minute of times in UTC."""
+    if name == "minute":
+        return seconds // 60 % 60
+    if name == "hour":
+        return seconds // 3_600 % 24
+    if name == "weekday":
+        return (seconds // 86_400 + 3) % 7
+    days = (seconds // 86_400).astype("datetime64[D]")
+    months = days.astype("datetime64[M]")
+    if name == "day":
+        return np.asarray((days - months).astype(np.int64) + 1)
+    number: NDArray[np.int64] = months.astype(np.int64)
+    return number % 12 + 1 if name == "month" else number // 12 + 1970
 
 
 _VECTORIZED: Final[dict[str, Callable[..., Vector]]] = {
     "+": _numeric(np.add), "-": _numeric(np.subtract), "*": _numeric(np.multiply), "/": _numeric(np.divide),
     "negate": _numeric(np.negative), "abs": _numeric(np.abs), "distance_km": _distance_km,
     "within_km": _within_km, "within_box": _within_box, "point": _point,
-    "hour": _clock(3_600, 0, 24, "hour"), "weekday": _clock(86_400, 3, 7, "weekday"),
+    **{part: _part_of_time(part) for part in functions.TIME_PARTS},
 }  # fmt: skip
 """Functions of the language that NumPy evaluates over whole columns; others are evaluated row by row."""
 

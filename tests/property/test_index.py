@@ -21,7 +21,7 @@ from mudkit.predicates.index.bounds import Bounds, Places, Side
 
 SHAPES = (
     "a = :v", "a = :v AND b <= :n", "a = receiver.a", "b BETWEEN :n AND :m", "b > :n", "b < :n AND s = :t", "s IN :l", "s IN :l AND b >= :n",
-    "within_box(p, :s, :w, :n, :e)", "within_km(p, :p, :km)", "within_km(receiver.p, p, :km)", "distance_km(p, receiver.p) < :km AND a = :v",
+    "within_box(p, :s, :w, :north, :e)", "within_km(p, :p, :km)", "within_km(receiver.p, p, :km)", "distance_km(p, receiver.p) < :km AND a = :v",
     "within_km(p, receiver.p, receiver.a)", "b <= receiver.a + :n", "a = :v OR b = :n", "receiver.a = :v", "lower(s) = :t", "b + 1 > :n", "s LIKE :t AND b < :n",
     "p = :p", "a = :v AND a = receiver.a", "distance_km(receiver.p, p) <= receiver.a", ":km > distance_km(p, :p)", "b >= :n AND b <= :m AND p.lat < :n AND p.lon >= :m", "TRUE", "auth.s = s", "s IN (:t, 'a', :t)", "a IS NULL", "s = :t AND s IN :l",
 )  # fmt: skip
@@ -32,7 +32,7 @@ WRITERS = (
 CONSTANTS = {
     "v": st.one_of(numbers, strings, st.booleans(), points, st.none()), "n": st.integers(-3, 3), "m": st.integers(-3, 3), "t": st.sampled_from(["a", "ab", "", "%", "ü"]),
     "l": st.lists(st.one_of(st.sampled_from(["a", "ab", ""]), st.integers(0, 2), st.none()), max_size=3), "p": points, "km": st.sampled_from([0, 1, 150, 5_000, 30_000, -1]),
-    "s": st.sampled_from([-90, -10, 0, 30]), "w": st.sampled_from([-180, -100, 170]), "e": st.sampled_from([-170, 0, 180]),
+    "s": st.sampled_from([-90, -10, -3]), "north": st.sampled_from([-3, 0, 30, 90]), "w": st.sampled_from([-180, -100, 170]), "e": st.sampled_from([-170, 0, 180]),
 }  # fmt: skip
 
 
@@ -173,6 +173,8 @@ def test_bounds_at_their_edges(text: str) -> None:
     index, reference = SubscriptionIndex(), LinearScan()
     span = range(-2, 3)
     for number, (n, m, offset) in enumerate(product(span, span, range(2))):
+        if n > m and "within_box(p, :n" in text:  # refused: the northern latitude comes first
+            continue
         constants = {name: value for name, value in (("n", n), ("m", m)) if f":{name}" in text}
         predicate, receiver = Predicate(text, **constants), {"b": m + offset, "p": (m, offset)}
         index.add(number, predicate, receiver=receiver)

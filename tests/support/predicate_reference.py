@@ -87,6 +87,11 @@ def _is_far(a: Written, b: Written, km: int) -> Written:
     return Written(f"({distance.text} > {km}.5)", f"({distance.duckdb} > {km}.5)")
 
 
+def _part_of_time(name: str, in_duckdb: str, shift: str = "") -> Written:
+    time = "make_timestamp(CAST(ts * 1000000 AS BIGINT))"
+    return Written(f"{name}(ts)", f"(extract({in_duckdb} FROM {time}){shift})")
+
+
 _number = st.recursive(
     st.one_of(
         st.sampled_from(["n", "m"]).map(_same),
@@ -94,10 +99,10 @@ _number = st.recursive(
         _ints.map(lambda n: _same(f"({n})")),
         st.builds(_fill("length({})"), _string),
         st.builds(_fill("length(lower({}))"), _ascii),
-        st.just(Written("hour(ts)", "extract(hour FROM make_timestamp(CAST(ts * 1000000 AS BIGINT)))")),
-        st.just(
-            Written("weekday(ts)", "(extract(isodow FROM make_timestamp(CAST(ts * 1000000 AS BIGINT))) - 1)")
+        st.sampled_from(["year", "month", "day", "hour", "minute"]).map(
+            lambda part: _part_of_time(part, part)
         ),
+        st.just(_part_of_time("weekday", "isodow", " - 1")),
     ),
     lambda inner: st.one_of(
         *(st.builds(_fill(f"({{}} {sign} {{}})"), inner, inner) for sign in "+-*"),

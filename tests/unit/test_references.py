@@ -41,6 +41,7 @@ from mudkit.cli import app
 from mudkit.errors import MudkitError
 from mudkit.experiment import NEWS, PHOTOS, TRAFFIC
 from mudkit.predicates import Predicate
+from mudkit.predicates.expressions import Expression
 from mudkit.trace.derive import Rule
 
 SOURCES = ("mudkit", "tests", "tools", "widgets")
@@ -127,10 +128,10 @@ class Page:
 
 
 def is_of_another_language(text: str) -> bool:
-    """Return whether a call is a predicate or a rule of reads."""
+    """Return whether a call is a predicate, a value of its language, or a rule of reads."""
     if not re.match(r"[a-z_]+\(", text):
         return False
-    for parse in (Predicate, Rule.parse):
+    for parse in (Predicate, Expression, Rule.parse):
         try:
             parse(text)
         except MudkitError:

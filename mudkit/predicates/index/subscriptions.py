@@ -354,7 +354,9 @@ class SubscriptionIndex(Displayed):
                     "survivors": len(survivors),
                     "matches": len(matches),
                     "never_seen": ", ".join(
-                        _unseen(scope, path) for scope, path in names if path in self._unseen.get(scope, ())
+                        ".".join((scope, *path))
+                        for scope, path in names
+                        if path in self._unseen.get(scope, ())
                     ),
                 }
             )
@@ -375,11 +377,6 @@ class SubscriptionIndex(Displayed):
             for path in [path for path in self._unseen[scope] if _reaches(fields, path)]:
                 self._unseen[scope].discard(path)
                 self._seen[scope].add(path)
-
-
-def _unseen(scope: str, path: tuple[str, ...]) -> str:
-    meant = MOBIUS.suggest(scope, path)
-    return ".".join((scope, *path)) + ("" if meant is None else f" (did you mean {meant}?)")
 
 
 def _reaches(data: Any, path: tuple[str, ...]) -> bool:

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     )
     from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
+    from mudkit.systems.mud.tables.write_rules import rule
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -107,4 +108,5 @@ __all__ = [
     "energy",
     "freshness",
     "latency",
+    "rule",
 ]

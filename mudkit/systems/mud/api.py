@@ -12,6 +12,7 @@ from mudkit.delivery.notices import FieldsWithId
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
+from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.continuous_reads import listener_of
@@ -44,6 +45,7 @@ from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Level
+from mudkit.systems.mud.tables.write_rules import rule
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
 
@@ -157,6 +159,7 @@ class Client(OnHost):
         split: Sequence[str] = (),
         schema: Mapping[str, str] | None = None,
         writer_predicates: bool = True,
+        write_rule: str | Predicate | None = None,
         where: Literal["cloud", "device"] = "cloud",
     ) -> Operation:
         """Create a table.
@@ -178,6 +181,11 @@ class Client(OnHost):
         writer_predicates : bool
             Whether writes may have a predicate over the data of readers. Without, an answer on a device
             serves readers with other data, too, for instance those of another place.
+        write_rule : str or Predicate, optional
+            Who may write and delete: a condition over ``old``, ``new`` and ``auth``, such as ``old IS NULL OR
+            auth.user = old.owner``; :func:`~mudkit.systems.mud.tables.write_rules.rule` gives it parameters.
+            TRUE admits; FALSE, NULL and an error refuse. By default all whom the ACL admits may write and
+            delete every record, also one that is hidden from them.
         where : {'cloud', 'device'}
             A table on the device is for this app alone, has no partitions, works without a network, and costs
             no message. A ``lookup`` joins it with tables of the cloud.
@@ -188,10 +196,17 @@ class Client(OnHost):
             Its result raises :class:`~mudkit.errors.ParameterError` for an unusable property,
             :class:`~mudkit.errors.AccessDenied` without a token of the app, and
             :class:`~mudkit.errors.TableProblem` if the table exists.
+
+        Raises
+        ------
+        PredicateError
+            The write rule cannot be parsed, or names what it cannot see.
         """
         properties: dict[str, Value] = {"acl": acl, "apps": apps, "split": split, "schema": schema}
         if not writer_predicates:
             properties["writer_predicates"] = False
+        if write_rule is not None:
+            properties["write_rule"] = to_json(rule(write_rule))
         return self.installed.call(Create(table, properties, where))
 
     def alter(
@@ -237,6 +252,8 @@ class Client(OnHost):
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
+        may_write: str | Predicate | None = None,
+        version: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Write a record as a whole.
 
@@ -265,6 +282,12 @@ class Client(OnHost):
             The writer's own data as a reader: a conflict shows only records that are visible to it.
         callback : callable, optional
             Called with the completed operation.
+        may_write : str or Predicate, optional
+            Who may write and delete the record afterwards, beside the table's ``write_rule``: a condition as
+            there, which only those whom it admits can change. None: as before.
+        version : int, optional
+            The version that a conditional write replaces: one that a read, a change or an operation returned,
+            or 0 for no record. None: the one that this device has, its own pending one included.
 
         Returns
         -------
@@ -281,7 +304,10 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed.
         """
-        return self._submit_write(Write, table, key, dict(record), type, predicate, utility, data, callback)
+        admits = None if may_write is None else rule(may_write)
+        return self._submit_write(
+            Write, table, key, dict(record), type, predicate, utility, data, callback, admits, version
+        )
 
     def delete(
         self,
@@ -291,12 +317,15 @@ class Client(OnHost):
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
+        version: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Delete a record; see :meth:`write`.
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        return self._submit_write(Delete, table, key, None, type, None, utility, data, callback)
+        return self._submit_write(
+            Delete, table, key, None, type, None, utility, data, callback, version=version
+        )
 
     def read(
         self,
@@ -576,12 +605,22 @@ class Client(OnHost):
     def _submit_write(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
-        callback: Callable[[Operation], None] | None,
+        callback: Callable[[Operation], None] | None, may_write: Predicate | None = None,
+        version: int | None = None,
     ) -> Operation:  # fmt: skip
         """Call a write or a delete on the machine: the common part of :meth:`write` and :meth:`delete`."""
+        if version is not None and kind != "conditional":
+            raise ParameterError(
+                "A version is what a conditional write replaces.",
+                where="version",
+                found=f"version={version}, type={kind!r}",
+                expected="type='conditional'",
+            )
         parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
-        called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
+        called = self.installed.call(
+            operation(table, key, record, kind, parsed, utility, reader, may_write, version)
+        )
         if callback is not None:
             called.add_done_callback(callback)
         return called

@@ -61,7 +61,8 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
     """Operation: write a record, or delete it if ``record`` is None (Mobius 3.1).
 
     ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
-    ``reader``: the writer's own data as a reader.
+    ``reader``: the writer's own data as a reader; ``may_write``: the rule of who may write the record
+    afterwards, None: as before; ``version``: the one that a conditional write replaces, None: the device's.
     """
 
     table: str
@@ -71,6 +72,8 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
     predicate: Predicate | None
     utility: Utility | None
     reader: Fields
+    may_write: Predicate | None = None
+    version: int | None = None
 
 
 class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
@@ -256,6 +259,7 @@ class Row(Struct, frozen=True):
 
     ``data`` is None after a delete, which keeps the writer predicate of the deleted version: a reader who
     could not see that version does not see the delete either. ``predicate`` None: every reader sees it.
+    ``may_write`` is the rule of who may write it, which clients are not sent; absent: whom the table admits.
     """
 
     key: Name
@@ -264,6 +268,7 @@ class Row(Struct, frozen=True):
     predicate: SentPredicate | None
     ts_us: Count
     lsn: Count
+    may_write: SentPredicate | UnsetType = UNSET
 
 
 # -- clients to gateways
@@ -297,7 +302,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
     ``follows`` is the number of the unanswered write of this record and incarnation that it is based on,
     whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
-    it has absorbed, which were never sent; absent: none.
+    it has absorbed, which were never sent; absent: none. ``may_write`` is the rule of who may write the
+    record afterwards; absent: as before.
     """
 
     name: Name
@@ -313,6 +319,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     incarnation: Name
     follows: Count | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
+    may_write: SentPredicate | UnsetType = UNSET
 
 
 class _AdministrationRequest(Struct, frozen=True):
@@ -502,6 +509,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     first: Count = field(name="known")
     follows: Count | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
+    may_write: SentPredicate | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 

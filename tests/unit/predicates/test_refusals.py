@@ -102,6 +102,35 @@ REFUSED = [
     (lambda: function("score", returns="number")(lambda x: x), "argument x"),
     (lambda: remove("score"), "No such function"),
     (lambda: Predicate("score(1) = 1"), "no function called score"),
+    (lambda: Predicate("distanse_km(a, b) < 1"), "did you mean distance_km"),
+    *(
+        (lambda text=text: Predicate(text), "This is not a (DATE|TIMESTAMP)")
+        for text in (
+            "t > DATE '2023-11-31'", "t > DATE 'tomorrow'", "t > DATE '2023-11-15 08:30'", "t > DATE ''", "t > TIMESTAMP '15.11.2023'",
+            "t > TIMESTAMP '2023-11-15 08:30 Nowhere/City'", "t > TIMESTAMP '2023-11-15T08:30+01:00 Europe/Zurich'", "t > timestamp '2023-11-15 25:00'",
+        )
+    ),
+    *(
+        (lambda text=text, given=given: Predicate(text, **given), pattern)
+        for text, given, pattern in (
+            ("5 = 'x'", {}, "never TRUE.*\n *where: *5 = 'x'\n *\\^{7}"), ("hour(ts) = '22'", {}, "a number and a string"),
+            ("NOT weekday(ts) <> 'Tuesday'", {}, "a number and a string"), ("TRUE < 1", {}, "a boolean and a number"),
+            ("point(a, b) = 5", {}, "a point and a number"), ("length(s) IN (1, '2')", {}, "a number and a string"),
+            ("length(s) IN :l", {"l": [1, None, True]}, "a number and a boolean"), ("length(s) BETWEEN 1 AND :n", {"n": "5"}, "a number and a string"),
+            ("abs(n) > '2023-11-15'", {}, "to do: *a time is a number of seconds, which TIMESTAMP '2023-11-15' writes"),
+            ("abs(n) IN ('2023-11-15 10:00')", {}, "which TIMESTAMP '2023-11-15 10:00' writes"),
+            ("hour(ts, 'Zurich') = 1", {}, "no such time zone"), ("year(ts, :z) = 1", {"z": ""}, "no such time zone"),
+            ("within_km(p, point(-122.4, 37.7), 1)", {}, "the latitude comes first: point\\(37.7, -122.4\\)"), ("point(a, 181) = p", {}, "latitude …, longitude 181"),
+            ("NOT within_km(p, point(:a, :b), 1)", {"a": 90.5, "b": 200}, "no such place"),
+            ("within_box(p, -122.5, 37.6, -122.3, 37.8)", {}, "no such box"), ("within_box(p, 3, 0, 2, 1)", {}, "the southern one first"),
+            ("within_box(p, a, -180.5, b, 0)", {}, "no such box"), ("within_box(p, a, 0, :n, 1)", {"n": 91}, "no such box"),
+            ("matches(s, :p)", {"p": "["}, "not a regular expression"),
+        )
+    ),
+    (lambda: stocks("symbol IN (1, 2)"), "a string and a number"),
+    (lambda: Expression("hour(ts, 'Zurich')"), "no such time zone"),
+    (lambda: Aggregates("sum(distance_km(p, point(95, 8)))"), "no such place"),
+    (lambda: stocks("price > symbol"), "a number and a string"),
     *(
         (lambda constant=constant: decode("a = :x", constant), "Expected an encoded predicate")
         for constant in (
@@ -130,3 +159,32 @@ def test_each_not_and_parenthesis_and_operator_is_a_level(before, behind):
     Predicate(f"{before}n{' + 1' * allowed} = 1{behind}")
     with pytest.raises(PredicateError, match=f"too many levels[\\s\\S]*at most {MAX_LEVELS}"):
         Predicate(f"{before}n{' + 1' * (allowed + 1)} = 1{behind}")
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("n > 5", {"n": "7"}),
+        ("length(s) IN (1, n)", {"n": "2", "s": "ab"}),
+        ("hour(n, z) = 1", {"n": 0, "z": "Zurich"}),
+        ("within_km(p, point(lat, lon), 1)", {"p": (1, 1), "lat": -122.4, "lon": 37.7}),
+        ("within_box(p, south, 0, 3, 1)", {"p": (1, 1), "south": 400}),
+        ("matches(s, pattern)", {"s": "a", "pattern": "["}),
+    ],
+)
+def test_data_are_never_refused(text, data):
+    """Return NULL for a record, and for a writer, whose data do not fit (design: three-valued logic)."""
+    assert Predicate(text)(data) in (None, False)
+    of_writer = re.sub(r"\b(n|s|z|p|lat|lon|south|pattern)\b(?!\()", r"sender.\1", text)
+    assert Predicate(of_writer).bind(sender=data)({}) in (None, False)
+
+
+def test_name_that_is_bound_in_two_places_is_not_two_constants():
+    """Keep forms apart whose signatures are equal: one slot for ``sender.x``, two for ``:a`` and ``:b``."""
+    bound = Predicate("sender.x < lat AND sender.x > lon").bind(sender={"x": 5})
+    given = Predicate(":a < lat AND :b > lon", a=5, b=1)
+    assert bound({"lat": 6, "lon": 2}) is True
+    assert given({"lat": 6, "lon": 2}) is False
+    assert [Predicate(":a = :b", a=a, b=2)({}) for a in (1, 2)] == [False, True]
+    assert Predicate("sender.a = sender.a").bind(sender={"a": 1})({}) is True
+    assert [Predicate("(:a) = (:b)", a=a, b=2)({}) for a in (1, 2)] == [False, True]

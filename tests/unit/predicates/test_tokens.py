@@ -16,9 +16,9 @@ _BASE = sqlite3.connect(":memory:")
 REFUSED = {
     "n = 1 IS NULL": "write (n = 1) IS NULL",
     "n + 1 = 2 IS NOT NULL": "write (n + 1 = 2) IS NOT NULL",
-    "n = 1 IN (0, 1)": "write (n = 1) IN (0, 1)",
-    "n = 1 NOT IN (0, (1)) AND a": "write (n = 1) NOT IN (0, (1))",
-    "n < 1 BETWEEN 0 AND 1 AND a": "write (n < 1) BETWEEN 0 AND 1",
+    "n = 1 IN (t, FALSE)": "write (n = 1) IN (t, FALSE)",
+    "n = 1 NOT IN (t, (u)) AND a": "write (n = 1) NOT IN (t, (u))",
+    "n < 1 BETWEEN t AND u AND a": "write (n < 1) BETWEEN t AND u",
     "s LIKE 'x' = TRUE": "write (s LIKE 'x') = TRUE",
     "n BETWEEN 1 AND 2 = TRUE": "write (n BETWEEN 1 AND 2) = TRUE",
     "n IS NULL IS NULL": "write (n IS NULL) IS NULL",

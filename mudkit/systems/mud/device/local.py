@@ -60,7 +60,8 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
     on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
-    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it.
+    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it. ``may_write``
+    is the rule of who may write the record afterwards; None: as before.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -83,6 +84,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     due_us: int | Literal["never"] | None = None
     lacks_token: bool = field(name="is_refused", default=False)
     absorbed: int = 0
+    may_write: SentPredicate | None = None
 
     @property
     def lsn(self) -> float:

@@ -12,22 +12,23 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from mudkit.checks import unusable
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, RowEntry, TableEntry, Write
-from mudkit.systems.mud.result import ReadResult
+from mudkit.systems.mud.result import Conflict, ReadResult
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
-from mudkit.wire import Fields, Value
+from mudkit.wire import Fields, Value, as_wire
 
 _TABLE: Final = "own table "
 _ROW: Final = "own row\n"
 _LSN: Final = "own lsn"
-_FOR_THE_CLOUD: Final = {"acl": "app", "apps": None, "split": ()}
+_FOR_THE_CLOUD: Final = {"acl": "app", "apps": None, "split": (), "write_rule": None}
 """Properties that a table on the device does not have, with the values that say nothing."""
 
 
@@ -103,7 +104,7 @@ class OwnTables:
         return (Complete(op_id),)
 
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
-        """Commit a write or a delete. The device has the latest version, so it is never in conflict."""
+        """Commit a write or a delete. The device has the latest version: no other is in conflict with it."""
         table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
         data, predicate = operation.record, operation.predicate
         if data is not None:
@@ -114,8 +115,19 @@ class OwnTables:
         sent = SentPredicate.of(predicate)
         table.check_predicate(sent)
         check_names(table, predicate)
+        if operation.may_write is not None:
+            raise unusable("may_write", operation.may_write, "None: a table on the device has one writer")
         key = check_key(f"{self._endpoint} {lsn}" if operation.key is None else operation.key)
         before = self._copy.row_of(table, key)
+        if operation.version not in (None, 0 if before is None or before.data is None else before.ver):
+            raise Conflict(
+                "The record is not the one that this write was to replace.",
+                where=f"table {table.name!r}, key {key!r}",
+                found="no record" if before is None or before.data is None else f"version {before.ver}",
+                expected=f"version {operation.version}" if operation.version else "no record",
+                store=None if before is None or before.data is None else as_wire(before),
+                remedy="merge the records and write again",
+            )
         row = Row(
             key=key,
             ver=1 if before is None else before.ver + 1,

@@ -46,6 +46,8 @@ DUE: Final = "due"
 WriteType: TypeAlias = Literal["blind", "conditional"]
 _Due: TypeAlias = int | Literal["never"] | None
 WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
+_MANY_CONFLICTS: Final = 10
+"""Conflicts of one record in a row that are an incident: a loop of merges which never comes through."""
 
 
 class ReadOrder:
@@ -117,6 +119,8 @@ class WritePath:
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
         self._blocked: set[int] = set()
+        self._conflicts: dict[tuple[str, str], int] = {}
+        """Conflicts in a row of this start, by table and key."""
         self._without_token: set[int] = set()
 
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
@@ -141,8 +145,12 @@ class WritePath:
             predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
             replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
             base=None if current is None or current.data is None else current, invoked_us=now_us,
-            table=self._local.table_number_of(name),
+            table=self._local.table_number_of(name), may_write=SentPredicate.of(operation.may_write),
         )  # fmt: skip
+        if operation.version is not None:
+            write = replace(
+                write, after=None, replaces=operation.version, base=_base_at(operation.version, write.base)
+            )
         write = self._set_due(now_us, write, operation, context)
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
         if before is not None and self._can_absorb(write, before):
@@ -242,6 +250,7 @@ class WritePath:
             first=first.number if first.incarnation == named.incarnation else 1,
             incarnation=named.incarnation,
             follows=UNSET if follows is None else follows.number, absorbed=write.absorbed or UNSET,
+            may_write=UNSET if write.may_write is None else write.may_write,
         )  # fmt: skip
 
     def receive_outcome(
@@ -348,9 +357,15 @@ class WritePath:
         return self.build_request(ask.work.seq)
 
     def _can_absorb(self, write: PendingWrite, before: PendingWrite) -> bool:
-        """Return whether a write makes the newest one of its record needless, which nobody has seen."""
+        """Return whether a write makes the newest one of its record needless, which nobody has seen.
+
+        A rule judges each write, so none is left out where the device knows of one.
+        """
+        table = self._local.tables.get(write.name)
         return (
             write.type == before.type == "blind"
+            and (table is None or table.write_rule is UNSET)
+            and write.may_write is before.may_write is None
             and before.seq in self._unsent
             and write.table == before.table
             and not self._order.is_between(before, write)
@@ -385,6 +400,7 @@ class WritePath:
         self._hold(name, row, answer)
         self._store.crash_point("held, still pending")
         self._local.remove_write(write)
+        self._conflicts.pop((name, key), None)
         following = self._local.oldest_write(name, key)
         if following is not None and following.after == write.seq:
             base = None if write.data is None else row
@@ -413,12 +429,23 @@ class WritePath:
             self._record_seen(name, answer)
         elif answer.table is not UNSET:
             self._hold(name, HeldRow.of(row, answer.table, now_us), answer)
-        return self._fail(now_us, write, Conflict(
-            "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
-            found="no visible record" if row is None else f"version {row.ver}",
-            expected=f"version {write.replaces}" if write.replaces else "no record",
+        count = self._conflicts[name, key] = self._conflicts.get((name, key), 0) + 1
+        warned: tuple[Effect, ...] = ()
+        if count == _MANY_CONFLICTS:
+            detail = f"{count} writes of the record {key!r} of the table {name!r} in a row were in conflict"
+            warned = (Record("incidents", {"incident": "conflicts in a row", "detail": detail}),)
+        expected, shown = "no record", "no visible record"
+        summary = "The record is not the one that this write was to replace."
+        if row is not None:
+            shown = f"version {row.ver}"
+        elif not write.replaces:
+            summary, shown = "There is a record of this key that you may not see.", "a hidden record"
+        if write.replaces:
+            expected = f"version {write.replaces}"
+        return *warned, *self._fail(now_us, write, Conflict(
+            summary, where=f"table {name!r}, key {key!r}", found=shown, expected=expected,
             store=_fields_of(row), local=_fields_of(write), base=_fields_of(write.base),
-            remedy="merge the records and write again",
+            remedy=_remedy(row, count),
         ), row)  # fmt: skip
 
     def _hold(self, name: str, row: HeldRow, answer: WriteOutcome) -> None:
@@ -477,6 +504,20 @@ class WritePath:
                 Complete(op_id, version, error),
             )
         return effects
+
+
+def _base_at(version: int, base: HeldRow | None) -> HeldRow | None:
+    """Return the committed record that a write is based on, if it is of this version."""
+    return base if base is not None and base.ver == version else None
+
+
+def _remedy(row: Row | None, count: int) -> str:
+    """Return what to do after a conflict with a row, None: with one that is not visible, or with none."""
+    if row is None:
+        return "write under another key: no merge helps with a record that is hidden from you, or gone"
+    if count < _MANY_CONFLICTS:
+        return "merge the records and write again"
+    return f"wait before you write again: {count} conflicts in a row; others write this record, too"
 
 
 def _earlier(due_us: _Due, other_us: _Due) -> _Due:

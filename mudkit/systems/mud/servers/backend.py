@@ -82,6 +82,7 @@ from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
+from mudkit.systems.mud.tables.write_rules import check_may_write, check_rule
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 
@@ -321,6 +322,8 @@ class BackEnd:
                 table.check_columns(check_record(write.data))
             table.check_predicate(write.predicate)
             predicate = self._check_predicate(table, write.predicate, write.claims)
+            if isinstance(write.may_write, SentPredicate):
+                check_rule(write.may_write, table, self._copy.tables, write.claims)
         except MudkitError as error:
             return WriteResult(error=encode_error(error))
         row, reader = self._copy.row_of(table, write.key), write.reader
@@ -330,9 +333,17 @@ class BackEnd:
         is_shown = row is not None and is_visible(
             row, reader, auth, table, JoinedTables(self._copy, reader, auth)
         )
-        if write.type == "conditional" and not _may_replace(write, row):
+        try:
+            check_may_write(self._copy, table, row, write.data, write.key, write.claims)
+            refusal = None
+        except AccessDenied as error:
+            refusal = WriteResult(error=encode_error(error))
+        is_in_conflict = write.type == "conditional" and not _may_replace(write, row)
+        if is_in_conflict and (is_shown or refusal is None):  # a rule may admit what is merged
             conflict = visible_row(row, table) if row is not None and is_shown else None
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
+        if refusal is not None:
+            return refusal
         lsn = self._copy.lsn + 1
         # If the writer cannot see the current version, the new one is not the next number, which would
         # reveal how often others have written. The log position exceeds the version of any record, also of
@@ -346,6 +357,7 @@ class BackEnd:
             predicate=predicate if write.data is not None else None if row is None else row.predicate,
             ts_us=now_us,
             lsn=lsn,
+            may_write=_rule_after(write, row),
         )
         self._store.crash_point("decided, not in the log")
         self._store.put(f"row\n{table.name}\n{new.key}", new)
@@ -452,6 +464,8 @@ class BackEnd:
                 self._append_to_log(DropEntry(lsn, name))
                 return TableResult(table=None, dropped=table.number)
             changed = table.alter(message.properties, lsn)
+        if isinstance(changed.write_rule, SentPredicate):
+            check_rule(changed.write_rule, changed, self._copy.tables, claims)
         self._store.put(f"table {name}", changed)
         self._append_to_log(TableEntry(lsn, changed))
         return TableResult(table=changed)
@@ -541,6 +555,13 @@ def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
         return False  # it is based on a write that failed
     version = 0 if row is None else row.ver
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
+
+
+def _rule_after(write: RoutedWrite, row: Row | None) -> SentPredicate | UnsetType:
+    """Return the rule of who may write a record from a write on; a deleted record has none."""
+    if write.data is None or write.may_write is not UNSET or row is None:
+        return UNSET if write.data is None else write.may_write
+    return row.may_write
 
 
 def _collected_key(name: str) -> str:

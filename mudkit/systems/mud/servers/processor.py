@@ -31,7 +31,6 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, PredicateError, TokenExpired
@@ -412,7 +411,9 @@ class Processor:
             self._record_shown(read_key, read, change.key)
             if read.aggregates is not None:
                 return self._send_aggregates(now_us, read_key, read, read.aggregates)
-            upsert = Upsert(**asdict(visible_row(change, read.table)))
+            shown = visible_row(change, read.table)
+            assert shown.data is not None
+            upsert = Upsert(shown.key, shown.ver, shown.data, shown.predicate, shown.ts_us, shown.lsn)
             return self._send_tell(now_us, read_key, change=upsert, lsn=lsn)
         read.keys.discard(change.key)
         self._shown_to.get((read.table.number, change.key), set()).discard(read_key)

@@ -89,6 +89,11 @@ def check_names(
                 _check_path(_language_of(by_name[name]), tuple(column.split(".")), predicate.text, node.at)
 
 
+def check_column(table: Table, path: tuple[str, ...], text: str) -> None:
+    """Raise PredicateError for a column, named in a text, that the table does not have."""
+    _check_path(_language_of(table), path, text, None)
+
+
 def _check_paths(table: Table, text: str, names: Iterable[Name]) -> None:
     """Raise PredicateError for a column, among names of a predicate, that the table does not have."""
     language = _language_of(table)

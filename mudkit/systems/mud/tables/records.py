@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from math import isfinite
+from numbers import Integral
 from typing import Final, TypeGuard
 
 import msgspec
@@ -13,6 +14,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import size_bytes
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json, to_json
+from mudkit.predicates.values import boolean, number
 from mudkit.wire import Fields, Value
 
 MAX_RECORD_BYTES: Final = 64 * 1024
@@ -75,7 +77,11 @@ def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
 
 
 def plain(value: Value) -> Value:
-    """Return a value as JSON and a store hold it, tuples as lists; raise ValueError if they cannot."""
+    """Return a value as JSON and a store hold it; raise ValueError if they cannot.
+
+    Tuples become lists, the numbers and truth values of NumPy those of Python, and a time the number of its
+    seconds since 1970, which it is to predicates (without a zone it is in UTC).
+    """
     if isinstance(value, str):
         return _plain_text(value)
     if value is None or isinstance(value, bool):
@@ -88,7 +94,18 @@ def plain(value: Value) -> Value:
         return [plain(item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(item, str) for item in value):
         return _plain_fields(value)
+    if (scalar := _plain_scalar(value)) is not None:
+        return scalar
     raise ValueError(f"{type(value).__name__}: {value!r}"[:120])
+
+
+def _plain_scalar(value: object) -> Value:
+    """Return a number, a truth value or a time of another library as one of Python, anything else as None."""
+    if isinstance(value, Integral):
+        whole = int(value)
+        return whole if _MIN_INT <= whole < -_MIN_INT else None
+    is_true = boolean(value)
+    return number(value) if is_true is None else is_true
 
 
 def _plain_text(text: str) -> str:
@@ -144,7 +161,7 @@ def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Va
         "The record is not usable.",
         where="data",
         found=problem,
-        expected=f"a mapping of names to JSON values, at most {MAX_RECORD_BYTES:,} bytes",
+        expected=f"a mapping of names to JSON values or times, at most {MAX_RECORD_BYTES:,} bytes",
     )
 
 

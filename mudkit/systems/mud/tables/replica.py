@@ -12,6 +12,7 @@ from copy import deepcopy
 from math import inf
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
@@ -68,8 +69,10 @@ def is_visible(
 
 
 def visible_row(row: Row, table: Table) -> Row:
-    """Return a copy of a row without the columns that were removed after it was written."""
-    return row if row.data is None else replace(row, data=table.visible_columns(row))
+    """Return a row as clients get it, without the columns that were removed after it was written."""
+    if row.data is None and row.may_write is UNSET:
+        return row
+    return replace(row, data=row.data and table.visible_columns(row), may_write=UNSET)
 
 
 def aggregate(rows: Iterable[Row], text: str) -> list[Value]:

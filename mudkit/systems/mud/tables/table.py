@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, ValidationError, convert, field
 from msgspec.structs import replace
 
 from mudkit.checks import one_of
@@ -68,6 +68,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     is the entry of the log with which one was added again: values of older rows read NULL still. ``number``
     is unique also among dropped tables. ``lsn`` is the entry of the last change. ``writer_predicates`` False:
     writes have none, so that all who have access see the same records; absent: they may have one.
+    ``write_rule`` is the rule of who may write; absent: whom the ACL admits.
     """
 
     name: Name
@@ -80,6 +81,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     number: Count = 0
     lsn: Count = 0
     writer_predicates: bool | UnsetType = UNSET
+    write_rule: SentPredicate | UnsetType = UNSET
 
     @property
     def partitions(self) -> int:
@@ -261,8 +263,18 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(
             str.__str__(name), owner, acl, None if apps is None else _check_texts("apps", apps), split,
             None if schema is None else _check_schema("schema", schema), {}, number, number,
-            UNSET if writer_predicates else False,
+            UNSET if writer_predicates else False, _rule_of(properties.get("write_rule")),
         )  # fmt: skip
+
+
+def _rule_of(sent: Value) -> SentPredicate | UnsetType:
+    """Return a rule of who may write, or raise ParameterError; the back end checks what it says."""
+    if sent is None:
+        return UNSET
+    try:
+        return convert(sent, SentPredicate)
+    except ValidationError:
+        raise _unusable_error("write_rule", repr(sent), "a text, or the result of rule()") from None
 
 
 def claims_text(claims: Claims | None) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
+from decimal import Decimal
 from types import MappingProxyType
 
 import msgspec
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +89,20 @@ def test_records_are_names_with_json_values(mapping):
     assert all(type(name) is str for name in record)
 
 
+@pytest.mark.parametrize(("given", "stored"), [
+    (np.int64(3), 3), (np.uint8(3), 3), (np.bool_(True), True), (np.float32(0.5), 0.5), (np.float64(0.5), 0.5), (np.str_("a"), "a"),
+    (Decimal("0.5"), 0.5), (dt.datetime(2023, 11, 15, 1, tzinfo=dt.UTC), 1_700_010_000.0), (dt.datetime(2023, 11, 15, 1), 1_700_010_000.0),
+    (dt.date(2023, 11, 15), 1_700_006_400.0), (np.datetime64("2023-11-15"), 1_700_006_400.0), (pd.Timestamp("2023-11-15 02:00", tz="Europe/Zurich"), 1_700_010_000.0),
+    ([np.int64(1), (np.bool_(False),)], [1, [False]]), ({"n": np.int64(1)}, {"n": 1}),
+])  # fmt: skip
+def test_scalars_of_numpy_and_times_are_values(given, stored):
+    """Times are numbers of seconds, as in predicates (design: kinds)."""
+    record = check_record({"a": given})
+    assert record == {"a": stored}
+    assert json.loads(json.dumps(record)) == record
+    assert type(record["a"]) is type(stored)
+
+
 def build_nested_lists() -> list:
     inner: list = []
     for _ in range(100_000):
@@ -94,6 +112,7 @@ def build_nested_lists() -> list:
 
 @pytest.mark.parametrize("data", [
     None, 5, [], ["a"], [("a", 1)], "a", {1: "a"}, {"a": 1j}, {"a": 1, 2: "b"}, {"key": 1}, {"a": float("nan")}, {"a": [float("inf")]},
+    {"a": np.float32("nan")}, {"a": pd.NaT}, {"a": np.datetime64("NaT")}, {"a": np.uint64(1 << 63)}, {"a": np.array([1])},
     {"a": object()}, {"a": {1: 2}}, {"a": b"b"}, {"a": "\udc00"}, {"\udc00": 1}, {"a": {1, 2}}, {"a": build_nested_lists()},
     *({"a": number} for number in OUTSIDE_INT64), *({"a": [number]} for number in OUTSIDE_INT64),
 ], ids=lambda value: type(value).__name__)  # fmt: skip
