@@ -341,7 +341,7 @@ BUGS: Final = (
         "a reader is notified of a record that its latest data hides",
         ((Processor, "_replace_reader_data", _accept_any_data),),
         in_histories=False,
-        seed=204,
+        seed=266,
     ),
     Bug(
         "a timer that traffic postpones",
@@ -447,6 +447,7 @@ BUGS: Final = (
         "an app reads what only another one may read, because both ask at once",
         ((SharedReads, "_may_see", lambda self, *given: True),),
         in_histories=False,
+        seed=13,
     ),
     Bug(
         "an app that ends the heartbeats of its device",
