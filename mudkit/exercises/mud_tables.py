@@ -27,7 +27,7 @@ from mudkit.exercises.judging import (
 )
 from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
-from mudkit.systems.mud.messages import Ask, WriteOutcome, WriteRequest
+from mudkit.systems.mud.messages import PORT, Ask, WriteOutcome, WriteRequest
 
 _DEVICES: Final = ("phone", "tablet")
 _LANES: Final = ("phone", "mud-gateway-1", "tablet")
@@ -69,7 +69,8 @@ class _Journal:
             name: Client(self.lab.device(name, "edge"), cloud, app="journal", token=token)
             for name in _DEVICES
         }
-        self._addresses = {client.installed.address for client in self._clients.values()}
+        self._addresses = {f"{name}/{PORT}" for name in _DEVICES}
+        """Of the services of the devices."""
         self._clients["tablet"].create("journal", acl="user").result()
         self._write("tablet", _INITIAL).result()
         for name in _DEVICES:

@@ -93,7 +93,14 @@ class Mud(BusyLab):
         "unregister", "update_data", "welcome", "write",
     })  # fmt: skip
     MACHINES: ClassVar = Counter(
-        Gateway=2, Processor=2, BackEnd=1, Replica=2, NotificationServer=2, Generator=1, ClientMachine=3
+        Gateway=2,
+        Processor=2,
+        BackEnd=1,
+        Replica=2,
+        NotificationServer=2,
+        Generator=1,
+        ClientMachine=3,
+        DeviceService=3,
     )
 
     def build(self) -> None:
