@@ -166,8 +166,15 @@ def uneven():
     return labels.filter(kept), reads
 
 
-@pytest.mark.parametrize("folds", ["device", "time"])
-@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize(
+    ("folds", "seed"),
+    [
+        ("device", 0),
+        ("time", 5),
+        pytest.param("device", 5, marks=pytest.mark.soak),
+        pytest.param("time", 0, marks=pytest.mark.soak),
+    ],
+)
 def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
     """Grow the same trees from a sample, choose by the same sums: `recommend` on Spark equals it here."""
     monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 150)
