@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 from collections.abc import Sequence
@@ -65,10 +66,12 @@ TEXT_PX: Final = 13
 """Size of all text but headings; no text is smaller."""
 
 
+@functools.cache
 def template() -> go.layout.Template:
     """Return the template of all figures: no ground, grey text, no button that uploads.
 
-    A page that knows its theme may make the text darker or lighter; without that it is legible on both.
+    A page that knows its theme may make the text darker or lighter; without that it is legible on both. It is
+    built once, which takes as long as a figure; each figure has its own copy.
     """
     shared = go.layout.Template(pio.templates["simple_white"])
     axis = {

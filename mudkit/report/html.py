@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import html
 import json
 import os
@@ -186,7 +187,15 @@ def plotly_script() -> str:
 
 
 def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
-    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
+    resources = {"page_css": _CSS, "language_code": "en"}
+    page, _ = _exporter(show_code=show_code).from_notebook_node(notebook, resources=resources)
+    return str(page)
+
+
+@functools.cache
+def _exporter(*, show_code: bool) -> HTMLExporter:
+    """Return the exporter of all pages, which compiles its templates once."""
+    return HTMLExporter(  # type: ignore[no-untyped-call]
         raw_template=_TEMPLATE,
         require_js_url="",
         mathjax_url="",
@@ -201,8 +210,6 @@ def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
         exclude_anchor_links=True,
         language_code="en",
     )
-    page, _ = exporter.from_notebook_node(notebook, resources={"page_css": _CSS, "language_code": "en"})
-    return str(page)
 
 
 def replace_outputs(notebook: nbformat.NotebookNode) -> bool:

@@ -189,7 +189,7 @@ def test_listed_survivors_are_changes_of_the_code_as_it_is(monkeypatch):
     ] == []
 
 
-@pytest.mark.soak(keep=2, group="trials")
+@pytest.mark.soak(keep=1, group="trials")
 def test_survivors_are_named_unless_they_are_listed(project):
     survivors = project / "tests" / "mutants" / "survivors.toml"
     survivors.write_text("")
@@ -218,7 +218,7 @@ def test_survivors_are_named_unless_they_are_listed(project):
     )
 
 
-@pytest.mark.soak(keep=2, group="trials")
+@pytest.mark.soak(keep=1, group="trials")
 @pytest.mark.parametrize(
     ("package", "function", "kind", "by"),
     [
@@ -243,7 +243,7 @@ def test_other_folders_processes_and_broken_imports_notice(project, package, fun
     assert sorted(test for name, test in noticed.items() if f" {package}.rules: {function}" in name) == by
 
 
-@pytest.mark.soak(keep=2, group="trials")
+@pytest.mark.soak(keep=1, group="trials")
 def test_new_tests_notice(project):
     (project / "tests" / "mutants" / "survivors.toml").write_text("")
     with (project / "tests" / "unit" / "part" / "test_rules.py").open("a") as file:
@@ -254,7 +254,7 @@ def test_new_tests_notice(project):
     assert (status, lines[0].split("; ")[0]) == (0, "part: 3 of 3 noticed (100 %)")
 
 
-@pytest.mark.soak(keep=2, group="trials")
+@pytest.mark.soak(keep=1, group="trials")
 def test_files_that_import_the_package_are_measured_and_again_when_they_change(project):
     file, other = "tests/wide/test_far.py", "tests/unit/part/test_rules.py"
     (project / "build" / "mutants" / "reach_by_file.json").unlink(missing_ok=True)

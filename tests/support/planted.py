@@ -10,6 +10,7 @@ are not quite regular, and some stale answers are allowed.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -88,8 +89,9 @@ def planted_traces(seed: int) -> list[Planted]:
     return [planted_trace(seed, number) for number in range(len(TRACES))]
 
 
+@functools.lru_cache(maxsize=16)
 def planted_trace(seed: int, number: int) -> Planted:
-    """Draw one of the 40 traces; its process is independent of the others."""
+    """Draw one of the 40 traces; its process is independent of the others. Tests share the last ones."""
     name = TRACES[number]
     kind = name.split()[0].strip(",")
     rng = np.random.default_rng([seed, number])

@@ -54,41 +54,99 @@ def wait_for_exit(pid: int) -> bool:
     return False
 
 
-def test_class_is_graded(hand_in, tmp_path):
-    judges = tmp_path / "judges.py"
-    judges.write_text(JUDGES, encoding="utf-8")
-    files = hand_in(
-        ann=RIGHT,
-        bob=WRONG + "def double(x):\n    return x + x\n",
-        cyd="import os\ndef double(x):\n    os._exit(3)\n",
-        dan="x = 1\n",
-        eve="def double(:\n",
-        fay="n = 1 / 0\ndef double(x):\n    return n\n",
-        gil="def double(x):\n    return min(2 * x, 6)\n",
-        # What its shell leaves behind is nobody's child, and only in the group of the solution.
-        hal="import os\nnone = os.system('sleep 600 & echo $! > pid')\ndef double(x):\n    return 2 * x + none\n",
-    )
-    table = grade(files, judges=judges)
-    assert wait_for_exit(int((tmp_path / "pid").read_text())), "grading ends all processes of a solution"
-    rows = {(Path(row.file).stem, row.piece): row for row in table.itertuples()}
-    assert (
-        " ".join(Path(file_name).stem for file_name in table["file"]) == "ann bob bob cyd dan eve fay gil hal"
-    )
+FORGERIES = {
+    "patches": """
+import gc, sys, mudkit.exercises.judging as judging
+def passed(*arguments, **options):
+    return judging.Judgement("", "", True, 200, None)
+for name in ("judged", "Judgement", "PlayedScenario", "_play"):
+    setattr(judging, name, passed)
+for module in list(sys.modules.values()):
+    if hasattr(module, "judged"):
+        module.judged = passed
+""",
+    "writes": """
+import os
+forged = b'\\n{"verdict": "passed", "scenarios": 200}'
+for number in range(64):
+    try:
+        os.write(number, forged)
+    except OSError:
+        pass
+for link in (f"/proc/{os.getppid()}/fd/{number}" for number in range(64)):
+    try:
+        with open(link, "wb", buffering=0) as file:
+            os.set_blocking(file.fileno(), False)
+            file.write(forged)
+    except OSError:
+        pass
+""",
+    "answers": """
+class Always:
+    def __eq__(self, other):
+        return True
+    def __reduce__(self):
+        return exec, ("raise SystemExit",)
+""",
+}
+SOLUTIONS = {
+    "ann": RIGHT,
+    "bob": WRONG + "def double(x):\n    return x + x\n",
+    "cyd": "import os\ndef double(x):\n    os._exit(3)\n",
+    "dan": "x = 1\n",
+    "eve": "def double(:\n",
+    "fay": "n = 1 / 0\ndef double(x):\n    return n\n",
+    "gil": "def double(x):\n    return min(2 * x, 6)\n",
+    # What its shell leaves behind is nobody's child, and only in the group of the solution.
+    "hal": "import os\nnone = os.system('sleep 600 & echo $! > pid')\ndef double(x):\n    return 2 * x + none\n",
+    "ian": "from functools import partial\nfrom operator import mul\ndouble = mul(3, 4)\n",
+    **{
+        name: f"def double(x):\n    exec({code!r}, globals())\n    return {answer}\n"
+        for (name, code), answer in zip(FORGERIES.items(), ("x + 1", "x + 1", "Always()"), strict=True)
+    },
+}
+CELLS = [
+    "from helper import *",
+    "%%capture\nfor name, number in (('one', 1), ('two', 2)):\n    factors[name] = number",
+    "%%time\nif __name__ == '__main__':\n    def twice(x):\n        return times(x)",
+    "def double(x):\n    ...\njudge(doubling, twice)",
+]
+"""A notebook with what a kernel has, and the loading of a file could lack."""
+
+
+@pytest.fixture(scope="module")
+def of_class(tmp_path_factory):
+    """Grade the files of a class at once, since judges take seconds to start; return the folder and the rows."""
+    folder = tmp_path_factory.mktemp("class")
+    (folder / "judges.py").write_text(JUDGES, encoding="utf-8")
+    for name, text in SOLUTIONS.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    (folder / "jan").mkdir()
+    (folder / "jan" / "helper.py").write_text("factors = {}\ndef times(x):\n    return x * factors['two']\n")
+    notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
+    nbformat.write(notebook, folder / "jan" / "jan.ipynb")
+    files = [*(folder / f"{name}.py" for name in SOLUTIONS), folder / "jan" / "jan.ipynb"]
+    table = grade(files, judges=folder / "judges.py")
+    assert table["name"].tolist() == sorted([*SOLUTIONS, "bob", "jan"], key=[*SOLUTIONS, "jan"].index)
+    return folder, {(row.name, row.piece): row for row in table.itertuples(index=False, name="Row")}
+
+
+def test_class_is_graded(of_class):
+    folder, rows = of_class
+    assert wait_for_exit(int((folder / "pid").read_text())), "grading ends all processes of a solution"
     assert rows["ann", "take"].verdict == rows["bob", "double"].verdict == "passed"
     wrong = rows["bob", "take"]
     scenario = "ann sends one message to bob; delivery 1 comes twice."
     assert (wrong.verdict, wrong.scenario) == ("not yet", scenario)
     assert "more than once" in wrong.problem
     assert (rows["gil", "double"].scenario, rows["gil", "double"].problem) == ("double(4)", "it is 6")
-    verdicts = table.set_index(table["file"].map(lambda file_name: Path(file_name).stem))[
-        ["verdict", "problem"]
-    ]
-    assert verdicts.loc["cyd", "verdict"] == "not judged"
-    assert "status 3" in verdicts.loc["cyd", "problem"]
-    assert verdicts.loc["dan", "verdict"] == "not there"
-    assert "double" in verdicts.loc["dan", "problem"]
-    assert "eve.py, line 1" in verdicts.loc["eve", "problem"]
-    assert "ZeroDivisionError" in verdicts.loc["fay", "problem"]
+    assert rows["cyd", "double"].verdict == "not judged"
+    assert "status 3" in rows["cyd", "double"].problem
+    by_name = {name: row for (name, _), row in rows.items()}
+    assert by_name["dan"].verdict == "not there"
+    assert "double" in by_name["dan"].problem
+    assert "eve.py, line 1" in by_name["eve"].problem
+    assert "ZeroDivisionError" in by_name["fay"].problem
 
 
 def test_solution_is_killed_with_what_it_has_started():
@@ -237,78 +295,20 @@ def test_code_that_does_not_end_loading_gets_no_points(hand_in):
     assert (row.verdict, row.points, row.problem) == ("not yet", 0, "loading it did not end within 1 s")
 
 
-FORGERIES = {
-    "patches": """
-import gc, sys, mudkit.exercises.judging as judging
-def passed(*arguments, **options):
-    return judging.Judgement("", "", True, 200, None)
-for name in ("judged", "Judgement", "PlayedScenario", "_play"):
-    setattr(judging, name, passed)
-for module in list(sys.modules.values()):
-    if hasattr(module, "judged"):
-        module.judged = passed
-""",
-    "writes": """
-import os
-forged = b'\\n{"verdict": "passed", "scenarios": 200}'
-for number in range(64):
-    try:
-        os.write(number, forged)
-    except OSError:
-        pass
-for link in (f"/proc/{os.getppid()}/fd/{number}" for number in range(64)):
-    try:
-        with open(link, "wb", buffering=0) as file:
-            os.set_blocking(file.fileno(), False)
-            file.write(forged)
-    except OSError:
-        pass
-""",
-    "answers": """
-class Always:
-    def __eq__(self, other):
-        return True
-    def __reduce__(self):
-        return exec, ("raise SystemExit",)
-""",
-}
+def test_solution_cannot_write_a_verdict(of_class):
+    rows = {name: of_class[1][name, "double"] for name in FORGERIES}
+    assert not [name for name, row in rows.items() if row.verdict == "passed"], rows
+    assert rows["patches"].points == rows["answers"].points == 0
+    assert "wrote to the pipe" in rows["writes"].problem, "at once, not when its time is over"
 
 
-def test_solution_cannot_write_a_verdict(hand_in, tmp_path):
-    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
-    answers = {"patches": "x + 1", "writes": "x + 1", "answers": "Always()"}
-    bodies = {
-        name: f"def double(x):\n    exec({code!r}, globals())\n    return {answers[name]}\n"
-        for name, code in FORGERIES.items()
-    }
-    table = grade(hand_in(**bodies), judges=tmp_path / "judges.py").set_index("name")
-    assert not (table["verdict"] == "passed").any(), table
-    assert table.loc[["patches", "answers"], "points"].tolist() == [0, 0]
-    assert "wrote to the pipe" in table.loc["writes", "problem"], "at once, not when its time is over"
+def test_file_gets_the_verdict_that_its_notebook_gives(of_class):
+    row = of_class[1]["jan", "double"]
+    assert row.verdict == "passed", row.problem
 
 
-def test_file_gets_the_verdict_that_its_notebook_gives(tmp_path):
-    """One notebook with what a kernel has, and the loading of a file could lack."""
-    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
-    folder = tmp_path / "class" / "ann"
-    folder.mkdir(parents=True)
-    (folder / "helper.py").write_text("factors = {}\ndef times(x):\n    return x * factors['two']\n")
-    cells = [
-        "from helper import *",
-        "%%capture\nfor name, number in (('one', 1), ('two', 2)):\n    factors[name] = number",
-        "%%time\nif __name__ == '__main__':\n    def twice(x):\n        return times(x)",
-        "def double(x):\n    ...\njudge(doubling, twice)",
-    ]
-    notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
-    nbformat.write(notebook, folder / "work.ipynb")
-    table = grade([folder / "work.ipynb"], judges=tmp_path / "judges.py")
-    assert table[["piece", "verdict"]].to_numpy().tolist() == [["double", "passed"]], table["problem"][0]
-
-
-def test_name_that_is_no_function_is_reported(hand_in, tmp_path):
-    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
-    text = "from functools import partial\nfrom operator import mul\ndouble = mul(3, 4)\n"
-    (row,) = grade(hand_in(ann=text), judges=tmp_path / "judges.py").itertuples()
+def test_name_that_is_no_function_is_reported(of_class):
+    row = of_class[1]["ian", "double"]
     assert (row.verdict, row.problem) == (
         "not there",
         "the file binds double to 12, not to a function: write it as def",

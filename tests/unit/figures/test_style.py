@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from figure_gallery import FIGURES
 
@@ -28,6 +29,16 @@ def test_no_text_is_smaller_than_13_px(name, gallery):
     ]
     assert sizes
     assert min(sizes) >= style.TEXT_PX == 13
+
+
+def test_template_of_a_figure_is_its_own():
+    """Change the template of one figure, as a page does that knows its theme: no other figure changes."""
+    one, other = (style.styled(go.Figure(), 100, (0, 0, 0, 0)) for _ in range(2))
+    before = other.to_json()
+    one.layout.template.layout.font.color = "#ff0000"
+    one.layout.template.data.bar[0].marker.line.width = 5
+    assert other.to_json() == before == style.styled(go.Figure(), 100, (0, 0, 0, 0)).to_json()
+    assert one.to_json() != before
 
 
 def test_widget_has_the_plotly_configuration():

@@ -205,6 +205,23 @@ def test_mathematics_stays_as_text(export):
     assert "$a^2$" in soup.text
 
 
+def test_page_does_not_depend_on_earlier_pages(export):
+    """Pages share the compiled templates; the title, the language of code and the figures are of each alone."""
+    other = (
+        v4.new_markdown_cell("# Walrus\n\n$x$"),
+        make_cell(make_figure("Walrus")),
+        make_cell(source="2 + 2"),
+    )
+    mine = (v4.new_markdown_cell("# Zebra"), make_cell(make_figure("Zebra")), make_cell(source="1 + 1"))
+    for shown in (False, True):
+        first, _ = export(*mine, title="Zebra", show_code=shown)
+        between, _ = export(*other, title="Walrus", show_code=shown)
+        again, _ = export(*mine, title="Zebra", show_code=shown)
+        assert again == first
+        assert "Zebra" not in between
+        assert "Walrus" not in again
+
+
 def test_notebook_is_not_modified(tmp_path):
     nb = make_notebook(make_cell(make_figure(), make_stderr("\r100%|███| 1/1 [00:00]")))
     before = copy.deepcopy(nb)

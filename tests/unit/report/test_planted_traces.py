@@ -93,7 +93,7 @@ def test_ten_of_forty_traces_have_a_tree_above_the_bar():
 
 
 def test_traces_repeat_and_fresh_ones_have_other_devices_and_days():
-    planted, again = planted_trace(SEED, 23), planted_trace(SEED, 23)
+    planted, again = planted_trace(SEED, 23), planted_trace.__wrapped__(SEED, 23)
     assert planted.positions.equals(again.positions)
     assert planted.reads.equals(again.reads)
     assert not planted.reads.equals(planted_trace(SEED + 1, 23).reads)
