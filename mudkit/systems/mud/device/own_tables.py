@@ -16,14 +16,25 @@ from mudkit.checks import unusable
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, RowEntry, TableEntry, Write
-from mudkit.systems.mud.result import ReadResult
+from mudkit.systems.mud.device.results import Origin, complete_read
+from mudkit.systems.mud.messages import (
+    Alter,
+    Create,
+    DropEntry,
+    Read,
+    Register,
+    Row,
+    RowEntry,
+    TableEntry,
+    Write,
+)
+from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
-from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
-from mudkit.wire import Fields, Value
+from mudkit.wire import Fields, Value, as_wire
 
 _TABLE: Final = "own table "
 _ROW: Final = "own row\n"
@@ -103,8 +114,10 @@ class OwnTables:
         self._apply(DropEntry(self._copy.lsn + 1, name))
         return (Complete(op_id),)
 
-    def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
-        """Commit a write or a delete. The device has the latest version, so it is never in conflict."""
+    def write(
+        self, now_us: int, op_id: int, operation: Write, context: Fields
+    ) -> tuple[str, Sequence[Effect]]:
+        """Commit a write or a delete, and return its key. The device has the latest version: no conflict."""
         table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
         data, predicate = operation.record, operation.predicate
         if data is not None:
@@ -119,6 +132,15 @@ class OwnTables:
             raise unusable("may_write", operation.may_write, "None: a table on the device has one writer")
         key = check_key(f"{self._endpoint} {lsn}" if operation.key is None else operation.key)
         before = self._copy.row_of(table, key)
+        if operation.version not in (None, 0 if before is None or before.data is None else before.ver):
+            raise Conflict(
+                "The record is not the one that this write was to replace.",
+                where=f"table {table.name!r}, key {key!r}",
+                found="no record" if before is None or before.data is None else f"version {before.ver}",
+                expected=f"version {operation.version}" if operation.version else "no record",
+                store=None if before is None or before.data is None else as_wire(before),
+                remedy="merge the records and write again",
+            )
         row = Row(
             key=key,
             ver=1 if before is None else before.ver + 1,
@@ -130,13 +152,13 @@ class OwnTables:
         self._store.put(f"{_ROW}{table.name}\n{key}", row)
         self._apply(RowEntry(lsn, table.name, row))
         written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, data)}
-        return Record("operations", written), Complete(op_id, row.ver)
+        return key, (Record("operations", written), Complete(op_id, row.ver))
 
     def table(self, name: str) -> Table | None:
         """Return the properties of a table; None: it is not on the device."""
         return self._copy.tables.get(name)
 
-    def check_read(self, read: Read) -> None:
+    def check_read(self, read: Read | Register) -> None:
         """Raise MudkitError for a column that a table does not have."""
         table = self._copy.tables[read.table]
         check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))
@@ -165,21 +187,15 @@ class OwnTables:
         is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read of a table with some of its records."""
-        table = self._copy.tables[name]
-        records = {row.key: (table.visible_columns(row), row) for row in rows if row.data is not None}
-        order = (selection or Selection()).cut(records)
-        result = ReadResult(is_complete=is_complete)
-        effects: list[Effect] = []
-        for key, row in [*((row.key, row) for row in rows if row.data is None), *order.items()]:
-            if selection is None or selection.columns is None:
-                seen = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": value_hash(row.data)}
-                effects.append(Record("operations", seen))
-            if row.data is None:
-                continue
-            columns = records[key][0]
-            result.records[key] = copy_record(columns if selection is None else selection.columns_of(columns))
-            result.versions[key], result.source[key], result.age_s[key] = row.ver, "local", 0.0
-        return [*effects, Complete(op_id, result)]
+        return complete_read(
+            op_id,
+            self._copy.tables[name],
+            {row.key: row for row in rows},
+            selection,
+            lambda row: Origin(row.ver, "local", 0.0),
+            lambda row: value_hash(row.data),
+            is_complete=is_complete,
+        )
 
     def joined(self, reader: Fields, auth: Mapping[str, str]) -> JoinedTables:
         """Return the tables as a ``lookup`` of a reader sees them."""

@@ -147,6 +147,10 @@ class WritePath:
             base=None if current is None or current.data is None else current, invoked_us=now_us,
             table=self._local.table_number_of(name), may_write=SentPredicate.of(operation.may_write),
         )  # fmt: skip
+        if operation.version is not None:
+            write = replace(
+                write, after=None, replaces=operation.version, base=_base_at(operation.version, write.base)
+            )
         write = self._set_due(now_us, write, operation, context)
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
         if before is not None and self._can_absorb(write, before):
@@ -500,6 +504,11 @@ class WritePath:
                 Complete(op_id, version, error),
             )
         return effects
+
+
+def _base_at(version: int, base: HeldRow | None) -> HeldRow | None:
+    """Return the committed record that a write is based on, if it is of this version."""
+    return base if base is not None and base.ver == version else None
 
 
 def _remedy(row: Row | None, count: int) -> str:
