@@ -50,7 +50,7 @@ class Reasons:
         target = self._at_address.get(transfer.to)
         to = transfer.to if target is None else target.host.name
         first_us = [
-            self._first_us.setdefault((sender.address, sender.system, to, identity), transfer.sent_us)
+            self._first_us.setdefault((sender.host.name, sender.name, to, identity), transfer.sent_us)
             for identity in identities
         ]
         is_again = bool(first_us) and all(at_us < transfer.sent_us for at_us in first_us)

@@ -73,7 +73,8 @@ def test_reasons_add_up_with_connections_and_short_range_links(transport):
     assert (("cy", "up", "heartbeat") in rows.index) is (transport == "mqtt")  # its pings
 
 
-def test_repeated_numbers_are_retransmissions_on_both_links():
+@pytest.mark.parametrize("moves", [False, True])
+def test_repeated_numbers_are_retransmissions_on_both_links(moves):
     """The sender repeats the number of a message that is not acknowledged (:mod:`mudkit.delivery.outbox`)."""
     lab = Lab(seed=7, record_reasons=True)
     relay = store_and_forward.Relay(lab)
@@ -83,6 +84,8 @@ def test_repeated_numbers_are_retransmissions_on_both_links():
     operation = ann.send("bob", "lunch?")
     lab.run(seconds=1)
     lab.faults.messages()
+    if moves:
+        lab.faults.change_address("ann")
     operation.result()
     lab.run(seconds=30)
     sent = lab.frame("messages").query("kind == 'send'")
