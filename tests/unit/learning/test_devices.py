@@ -128,7 +128,7 @@ def whole():
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
-@examples(16)
+@examples(8)
 @given(groups=st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
 def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
     """Compare trees' shares, costs and intervals of tasks with those of one process."""
@@ -166,6 +166,7 @@ def uneven():
     return labels.filter(kept), reads
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 @pytest.mark.parametrize("seed", [0, 5])
 def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
@@ -378,8 +379,9 @@ def whole_writes():
     }
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("folds", "least"), [("device", None), ("time", None), ("device", 0.8)])
-@examples(16)
+@examples(8)
 @given(groups=st.lists(st.integers(0, 3), min_size=len(CARS), max_size=len(CARS)))
 def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least, groups):
     @contextmanager
