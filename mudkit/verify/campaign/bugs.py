@@ -38,6 +38,7 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     Notification,
@@ -440,6 +441,12 @@ BUGS: Final = (
         ((Greeting, "_concerned", lambda self, body: list(self._apps)[:1]),),
         in_histories=False,
         seed=5,
+    ),
+    Bug(
+        "an answer for every app that asks the same",
+        "an app reads what only another one may read, because both ask at once",
+        ((SharedReads, "_may_see", lambda self, *given: True),),
+        in_histories=False,
     ),
     Bug(
         "an app that ends the heartbeats of its device",

@@ -21,8 +21,11 @@ BANK: Final = "bank"
 THIEF: Final = "thief"
 VAULT: Final = "vault"
 """Table that only the bank may read and write."""
-STEPS: Final = ("deposit", "pry", "steal", "brief read")
+BOARD: Final = "board"
+"""Table that all apps may read."""
+STEPS: Final = ("deposit", "pry", "steal", "brief read", "flood")
 _KEYS: Final = ("a", "h", "q")
+_FLOOD: Final = 40
 
 
 @dataclass
@@ -67,6 +70,7 @@ class Neighbours:
         """Create the bank's table, and begin its continuous reads."""
         first, *_ = self._accounts.values()
         first.client.create(VAULT, apps=[BANK]).result()
+        first.client.create(BOARD).result()
         for account in self._accounts.values():
             account.operation = account.client.read(
                 VAULT, None, "continuous", sync_timestamp=0, callback=account.changes.append
@@ -84,9 +88,11 @@ class Neighbours:
         if step == "deposit":
             self._deposit(name)
         elif step == "pry":
-            self._peek(self._clients[name])
+            self._pry(name)
         elif step == "steal":
             self._steal(name)
+        elif step == "flood":
+            self._flood(name)
         else:
             self._read_briefly(name)
 
@@ -136,6 +142,20 @@ class Neighbours:
         self._count += 1
         record = {"v": f"{name} deposit {self._count}"}
         self._accounts[name].client.write(VAULT, self._draw.choice(_KEYS), record)
+
+    def _pry(self, name: str) -> None:
+        """Ask for the bank's records as another app, sometimes while the bank asks the same."""
+        client = self._draw.choice([self._clients[name], self._thieves[name]])
+        if self._draw.random() < 0.5:
+            self._accounts[name].client.read(VAULT, "v != 'none'")
+            self._peeks.append(client.read(VAULT, "v != 'none'", offline="wait"))
+        else:
+            self._peek(client)
+
+    def _flood(self, name: str) -> None:
+        """Send many reads at once, more than the share of an app admits."""
+        for number in range(_FLOOD):
+            self._thieves[name].read(BOARD, f"n > {number}")
 
     def _peek(self, client: Client) -> None:
         """Ask for the bank's records as another app, by a read, a continuous read or a write."""

@@ -10,6 +10,7 @@ from mud_place import Place
 from mudkit import Lab
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud.device import fair_shares
 
 GUIDE = Path(__file__).parents[4] / "docs/guides/mud.md"
 APPS = ("mail", "news", "chat")
@@ -160,3 +161,53 @@ def test_apps_that_start_together_say_one_hello():
     named = [message.apps.keys() for message in heard if type(message).__name__ == "Hello"]
     assert named[0] == {"bank", "game"}
     assert set(map(frozenset, named)) == {frozenset({"bank", "game"})}
+
+
+def test_equal_reads_of_two_apps_travel_once_where_both_may_see_them():
+    """Mobius 6 announces this: what recurs in several apps is joined."""
+    place, bank, game = place_with_two_apps()
+    lab = place.lab
+    for name, has_predicates in (("open", False), ("hidden", True)):
+        bank.create(name, writer_predicates=has_predicates).result()
+        bank.write(name, "a", {"n": 1}).result()
+        for client in (bank, game):
+            client.read(name, "n = 2").result()  # now the token of each is verified
+
+    def count_asks(name):
+        asks = []
+        lab.world.fault_hook = lambda transfer: asks.append(transfer.message) or (0,)
+        reads = [client.read(name, "n = 1") for client in (bank, game)]
+        results = [read.result() for read in reads]
+        lab.world.fault_hook = None
+        assert [result.records for result in results] == [{"a": {"n": 1}}] * 2
+        return sum(type(message).__name__ == "Ask" for message in asks)
+
+    assert (count_asks("open"), count_asks("hidden")) == (1, 2)
+
+
+def read_beside_flood_s(flood: int) -> tuple[float, float]:
+    """Return how long a read of an app takes while another one reads much over EDGE, and that one's last read."""
+    place = Place(replica_lag_s=0.0)
+    place.lab.device("ann", link="edge")
+    bank, game = place.client("ann", app="bank"), place.client("ann", app="game")
+    bank.create("accounts").result()
+    bank.write("accounts", "a", {"n": 1}).result()
+    flooding = [game.read("accounts", f"n > {number}", latest=True) for number in range(flood)]
+    read = bank.read("accounts", latest=True)
+    read.result()
+    place.lab.run(minutes=10)
+    assert {one.status for one in flooding} <= {"ok"}
+    last_us = max((one.responded_us for one in flooding), default=read.invoked_us)
+    return (read.responded_us - read.invoked_us) / 1e6, (last_us - read.invoked_us) / 1e6
+
+
+def test_app_that_floods_delays_itself(monkeypatch):
+    """The guide has what a read of another app takes, with fair shares and without."""
+    (alone_s, _), (beside_s, flood_s) = read_beside_flood_s(0), read_beside_flood_s(400)
+    monkeypatch.setattr(fair_shares, "MAX_REQUESTS", 1 << 30)
+    monkeypatch.setattr(fair_shares, "MAX_BYTES", 1 << 30)
+    unfair_s, unfair_flood_s = read_beside_flood_s(400)
+    text = " ".join(GUIDE.read_text().split())
+    assert f"{beside_s:.1f} s ({alone_s:.1f} s without the flood, {unfair_s:.1f} s if each" in text
+    assert f"the flood {flood_s:.0f} s instead of {unfair_flood_s:.0f} s" in text
+    assert beside_s < alone_s + 1 < unfair_s
