@@ -19,6 +19,7 @@ __all__ = [
     "MudkitError",
     "OperationLost",
     "OperationTimeout",
+    "OutageEndedWarning",
     "OutboxFull",
     "OutputExists",
     "OutputProblem",
@@ -26,6 +27,7 @@ __all__ = [
     "PredicateError",
     "PropagationProblem",
     "ReentrantRun",
+    "ScheduledCallFailed",
     "SimulationProblem",
     "StoreError",
     "TableProblem",
@@ -191,6 +193,10 @@ class FailureWarning(UserWarning):
         return type(self), (self.errors, self.count)
 
 
+class OutageEndedWarning(UserWarning):
+    """Waiting for an operation ran virtual time past the end of an outage that a user had injected."""
+
+
 class SimulationProblem(MudkitError, RuntimeError):
     """A run cannot continue: virtual time stands still, or a machine violated its contract."""
 
@@ -209,6 +215,10 @@ class OperationLost(MudkitError, RuntimeError):
 
 class ReentrantRun(MudkitError, RuntimeError):
     """A callback called ``run`` while virtual time was running."""
+
+
+class ScheduledCallFailed(MudkitError, RuntimeError):
+    """A call that was scheduled in a lab raised an exception, which is the cause of this error."""
 
 
 class PredicateError(MudkitError, ValueError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Sized
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -355,6 +355,17 @@ Make: TypeAlias = Callable[[Ports], Machine]
 """Creates a machine; called again at each restart."""
 
 
+Reason: TypeAlias = Literal[
+    "payload", "acknowledgement", "heartbeat", "policy", "administration", "retransmission"
+]
+"""Reason for which a message is sent: data of applications, and requests for them; acknowledgements and
+refusals; polls, pings and other signs of life; rules that decide what is sent or kept, and reports for them;
+tables, subscriptions, sessions and connections; or anything of these, sent again."""
+
+DEFAULT_TIMEOUT_S: Final = 43_200.0
+"""Default limit of the virtual time that waiting for an operation takes: half the life of a lab's token."""
+
+
 class Operation(Protocol):
     """A call that has been made, as returned by a system's API.
 
@@ -364,7 +375,7 @@ class Operation(Protocol):
     def done(self) -> bool:
         """Return whether it has been answered."""
 
-    def result(self, timeout_s: float = 86_400) -> Any:
+    def result(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
         """Run virtual time until an answer, at most ``timeout_s``; return the result or raise the error."""
 
     def add_done_callback(self, f: Callable[[Any], None]) -> None:

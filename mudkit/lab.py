@@ -7,22 +7,24 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mudkit import words
 from mudkit.checks import Range, check_arguments, number
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
+from mudkit.fleet.bill import BillRow
 from mudkit.fleet.coverage import AccessPoint
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, check_host_name
 from mudkit.fleet.link import profile_of
 from mudkit.fleet.load import LOAD_COLUMNS, ServerProfile
 from mudkit.fleet.recorder import Recorder, iso_time
+from mudkit.fleet.scheduled import ScheduledCall
 from mudkit.fleet.transport import Transport, transport_of
 from mudkit.places import Place, parse_place
 from mudkit.progress import bar
@@ -70,6 +72,8 @@ class Lab(Displayed):
         Record every message and transfer; a run of millions of them is faster without.
     record_exposure : bool
         Record what each party received or stored (:meth:`exposure`).
+    record_reasons : bool
+        Charge each message to the reason for which it was sent, too (:meth:`bill`).
 
     Raises
     ------
@@ -106,11 +110,16 @@ class Lab(Displayed):
         transport: str | Transport = "messages",
         record_messages: bool = True,
         record_exposure: bool = False,
+        record_reasons: bool = False,
     ) -> None:
         carrier = transport_of(transport)
         self.world = World(seed)
         if carrier is not None:
             self.world.carry_over(carrier)
+        if record_reasons:
+            from mudkit.systems.reasons import reason_of  # loads the messages of all systems
+
+            self.world.split_bill(reason_of)
         self.start_us = epoch_us(start)
         self.devices: dict[str, Device] = {}
         self.faults = Faults(self.world)
@@ -405,20 +414,175 @@ class Lab(Displayed):
         ParameterError
             A duration is negative, or a trace of moves or links does not cover the run.
         ReentrantRun
-            Called inside an event or callback.
+            Called inside an event, a callback or a scheduled call.
+        ScheduledCallFailed
+            A scheduled call raised an exception (:meth:`schedule`).
         """
-        began_us, length_us = self.world.now_us, 0
-        given = (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1))
-        for name, value, unit_s in given:
-            most = (_MAX_TIME_US - self.start_us - began_us - length_us) / (unit_s * US_PER_S)
-            length_us += round(number(name, value, 0.0, most) * unit_s * US_PER_S)
+        began_us, length_us = self.world.now_us, self._length_us(hours, minutes, seconds)
         self.world.check_traces_last(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 
-    def bill(self) -> pd.DataFrame:
-        """Return the bill as of now, ``system, device, direction, messages, bytes, radio_mj, wakeups``."""
-        return self.frame("bill")
+    def schedule(
+        self,
+        call: Callable[[], object],
+        *,
+        hours: float = 0.0,
+        minutes: float = 0.0,
+        seconds: float = 0.0,
+        at: str | dt.datetime | None = None,
+    ) -> ScheduledCall:
+        """Schedule a call of a function without arguments, in the middle of later runs of virtual time.
+
+        Calls run in the order of time, then of scheduling, after everything else of their time. A call may
+        call clients, which handle that when it returns; it cannot wait for them with ``result()``. If it
+        raises an exception, the run ends there; the lab can be run further.
+
+        Parameters
+        ----------
+        call : callable
+            The function; what it returns is ignored.
+        hours, minutes, seconds : float
+            Virtual time from now: the sum of the three, none negative.
+        at : str or datetime, optional
+            Time of the lab's clock instead, now or later; UTC unless it names another zone.
+
+        Returns
+        -------
+        ScheduledCall
+            Its ``cancel()`` cancels the call; ``next_at`` is its time.
+
+        Raises
+        ------
+        ParameterError
+            The time is in the past or not usable, or the function takes arguments.
+
+        Examples
+        --------
+        >>> lab = Lab(seed=7)
+        >>> handle = lab.schedule(lambda: print(f"{lab.now:%H:%M}"), minutes=10)
+        >>> lab.run(hours=1)
+        13:10
+        """
+        delay_us = self._length_us(hours, minutes, seconds)
+        if at is not None and delay_us:
+            raise ParameterError(
+                "A call is scheduled at a time, or some time from now.",
+                where="at, hours, minutes, seconds",
+                found=f"at={brief(at)} and {words.duration(delay_us / US_PER_S)}",
+                expected="at=, or minutes= and the like, not both",
+            )
+        t_us = self.world.now_us + delay_us if at is None else self._time_us("at", at)
+        return ScheduledCall(self.world, call, self.start_us, t_us)
+
+    def repeat(
+        self,
+        call: Callable[[], object],
+        *,
+        hours: float = 0.0,
+        minutes: float = 0.0,
+        seconds: float = 0.0,
+        times: Annotated[int, Range(1, 1 << 62)] | None = None,
+        until: str | dt.datetime | None = None,
+    ) -> ScheduledCall:
+        """Schedule calls of a function without arguments at equal intervals, the first after one interval.
+
+        Each call is scheduled when the one before it runs; see :meth:`schedule`.
+
+        Parameters
+        ----------
+        call : callable
+            The function; what it returns is ignored.
+        hours, minutes, seconds : float
+            Interval in virtual time: the sum of the three, at least a microsecond.
+        times : int, optional
+            Number of calls. None: unlimited.
+        until : str or datetime, optional
+            Latest time of a call, on the lab's clock. None: unlimited.
+
+        Returns
+        -------
+        ScheduledCall
+            Its ``cancel()`` cancels all further calls; ``count`` is the number of calls so far.
+
+        Raises
+        ------
+        ParameterError
+            The interval is no longer than 0, ``until`` is in the past, or the function takes arguments.
+
+        Examples
+        --------
+        >>> lab = Lab(seed=7)
+        >>> handle = lab.repeat(lambda: print(f"{lab.now:%H:%M}"), minutes=20, times=2)
+        >>> lab.run(hours=1)
+        13:20
+        13:40
+        """
+        every_us = self._length_us(hours, minutes, seconds)
+        if not every_us:
+            raise ParameterError(
+                "Calls are repeated at an interval.",
+                where="hours, minutes, seconds",
+                found=f"{hours:g} h, {minutes:g} min and {seconds:g} s",
+                expected="an interval longer than 0: at least a microsecond",
+                remedy="name one: lab.repeat(call, minutes=5)",
+            )
+        until_us = None if until is None else self._time_us("until", until)
+        first_us = self.world.now_us + every_us
+        return ScheduledCall(self.world, call, self.start_us, first_us, every_us, times, until_us)
+
+    def _length_us(self, hours: float, minutes: float, seconds: float) -> int:
+        """Return a duration from now in µs, or raise ParameterError if it is negative or too long."""
+        length_us = 0
+        given = (("hours", hours, 3600), ("minutes", minutes, 60), ("seconds", seconds, 1))
+        for name, value, unit_s in given:
+            most = (_MAX_TIME_US - self.start_us - self.world.now_us - length_us) / (unit_s * US_PER_S)
+            length_us += round(number(name, value, 0.0, most) * unit_s * US_PER_S)
+        return length_us
+
+    def _time_us(self, name: str, at: str | dt.datetime) -> int:
+        """Return a time of the lab's clock in µs of virtual time, or raise ParameterError if it is past."""
+        t_us = epoch_us(at, name, "This time is not usable.") - self.start_us
+        if t_us < self.world.now_us:
+            raise ParameterError(
+                "A call cannot be scheduled in the past.",
+                where=name,
+                found=brief(str(at)),
+                expected=f"{self.now.isoformat()}, which is now, or later",
+                remedy="name a later time, or the time from now: minutes=10",
+            )
+        return t_us
+
+    def bill(self, by: Literal["reason"] | None = None) -> pd.DataFrame:
+        """Return the bill as of now, ``system, device, direction, messages, bytes, radio_mj, wakeups``.
+
+        Parameters
+        ----------
+        by : {'reason'}, optional
+            Split each row by the reason for which its messages were sent, in a column ``reason``
+            (:data:`mudkit.events.Reason`): ``payload``, ``acknowledgement``, ``heartbeat``, ``policy``,
+            ``administration``, or ``retransmission`` of any of these. The rows add up to those of the bill;
+            joules are charged to the message that opens the radio, or that is the last before its tail.
+
+        Raises
+        ------
+        ParameterError
+            The lab was made without ``record_reasons=True``.
+        """
+        if by is None:
+            return self.frame("bill")
+        import pandas as pd
+
+        if not self.world.is_bill_split:
+            raise ParameterError(
+                "This lab does not keep the reasons of messages.",
+                where="by",
+                found=brief(by),
+                remedy="make it with Lab(…, record_reasons=True)",
+            )
+        rows = [(*row[:3], reason, *row[3:]) for reason, row in self.world.bill_by_reason()]
+        columns = [*BillRow._fields[:3], "reason", *BillRow._fields[3:]]
+        return pd.DataFrame(rows, columns=columns)
 
     def deliveries(self) -> pd.DataFrame:
         """Return what became of each item for each receiver (:data:`mudkit.trace.schema.DELIVERIES`)."""
@@ -611,8 +775,16 @@ class Lab(Displayed):
         return devices
 
 
-def epoch_us(start: str | dt.datetime) -> int:
-    """Return the start of a lab in µs since 1970 (UTC, unless it names a zone), or raise ParameterError."""
+def epoch_us(
+    start: str | dt.datetime, name: str = "start", summary: str = "The start of the lab is not usable."
+) -> int:
+    """Return a time, of a lab's start, in µs since 1970 (UTC unless it names a zone).
+
+    Raises
+    ------
+    ParameterError
+        It is no time; the error has the ``name`` of the parameter, and the ``summary``.
+    """
     try:
         given = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
         given = given if given.tzinfo is not None else given.replace(tzinfo=dt.UTC)
@@ -621,8 +793,8 @@ def epoch_us(start: str | dt.datetime) -> int:
         since_us = _MAX_TIME_US
     if not -_MAX_TIME_US < since_us < _MAX_TIME_US:
         raise ParameterError(
-            "The start of the lab is not usable.",
-            where="start",
+            summary,
+            where=name,
             found=brief(start),
             expected=f"a time like 2010-03-01T13:00, before {_MAX_TIME.year}",
         )

@@ -13,6 +13,8 @@ records. Modules, each of which imports only those above it:
 * ``kernel``: the world: addresses, messages, events, effects and failures
 * ``unpacking``, ``exposure``: what each party could read of what it received or stored
 * ``recorder``: the tables of a run's trace
+* ``reasons``: reasons of messages, by which a bill can be split
+* ``scheduled``: calls that a user schedules
 * ``transport``: connections over which messages travel, and what they cost
 * ``coverage``: access points, which devices use while they are in range
 * ``group``: parameters, mobility, outages and measured links of new devices
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from mudkit.fleet.kernel import World
     from mudkit.fleet.link import LINKS, Link, LinkProfile
     from mudkit.fleet.load import ServerProfile
+    from mudkit.fleet.scheduled import ScheduledCall
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -45,6 +48,7 @@ __all__ = [
     "Process",
     "Radio",
     "RadioProfile",
+    "ScheduledCall",
     "ServerProfile",
     "World",
 ]

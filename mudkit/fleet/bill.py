@@ -1,9 +1,12 @@
-"""One bill: every message, byte, wake-up and millijoule is charged once, to (system, device, direction)."""
+"""One bill: every message, byte, wake-up and millijoule is charged once, to (system, device, direction).
+
+A bill that is split has an account for each reason of these, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 
 class BillRow(NamedTuple):
@@ -26,14 +29,15 @@ class BillRow(NamedTuple):
 
 
 class Account:
-    """Charges of one system on one device in one direction."""
+    """Charges of one system on one device in one direction; of one reason, if the bill is split."""
 
-    __slots__ = ("bytes", "device", "direction", "messages", "radio_mj", "system", "wakeups")
+    __slots__ = ("bytes", "device", "direction", "messages", "radio_mj", "reason", "system", "wakeups")
 
-    def __init__(self, system: str, device: str, direction: str) -> None:
+    def __init__(self, system: str, device: str, direction: str, reason: str = "") -> None:
         self.system = system
         self.device = device
         self.direction = direction
+        self.reason = reason
         self.messages = 0
         self.bytes = 0
         self.radio_mj = 0.0
@@ -44,12 +48,14 @@ class Bill:
     """All accounts of a run."""
 
     def __init__(self) -> None:
-        self._accounts: dict[tuple[str, str, str], Account] = {}
+        self._accounts: dict[tuple[str, str, str, str], Account] = {}
         self._by_device: dict[str, list[Account]] = {}
+        self.sort: Callable[[Any], str] | None = None
+        """Returns the reason of a transfer; None: the bill is not split."""
 
-    def account(self, system: str, device: str, direction: str) -> Account:
-        """Return the account of a system, device and direction; open it at the first use."""
-        key = system, device, direction
+    def account(self, system: str, device: str, direction: str, reason: str = "") -> Account:
+        """Return the account of a system, device, direction and reason; open it at the first use."""
+        key = system, device, direction, reason
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(*key)
@@ -61,6 +67,6 @@ class Bill:
         return self._by_device.get(device, ())
 
     def accounts(self) -> Iterator[Account]:
-        """Iterate over all accounts, sorted by system, device and direction."""
+        """Iterate over all accounts, sorted by system, device, direction and reason."""
         for key in sorted(self._accounts):
             yield self._accounts[key]

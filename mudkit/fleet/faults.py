@@ -59,7 +59,14 @@ class Faults:
         why = f"cut {self._cuts}"
         host.link_down(why)
         if delay_us is not None:
-            self._world.schedule_action(self._world.now_us + delay_us, host.link_up, why)
+            self._world.schedule_action(self._world.now_us + delay_us, self._end_cut, (host, why))
+
+    def _end_cut(self, cut: tuple[Device, str]) -> None:
+        """End a cut whose minutes are over, unless it was mended before."""
+        host, why = cut
+        if why in host.down_reasons():
+            host.link_up(why)
+            self._world.ended_cuts.append((self._world.now_us, host.name))
 
     def mend(self, device: str) -> None:
         """End all cuts of a device; other reasons for being offline stay."""

@@ -7,6 +7,7 @@ Their ``world`` is the kernel, which imports this module.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,8 +19,18 @@ import numpy as np
 from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, Table, View, first_rows, one_line
-from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
-from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
+from mudkit.errors import OperationLost, OperationTimeout, OutageEndedWarning, ParameterError, brief
+from mudkit.events import (
+    DEFAULT_TIMEOUT_S,
+    Call,
+    Complete,
+    ContextChanged,
+    Event,
+    LinkUp,
+    Machine,
+    Make,
+    Ports,
+)
 from mudkit.fleet.link import Link
 from mudkit.fleet.load import Load
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
@@ -424,6 +435,8 @@ class Operation(Displayed, msgspec.Struct, eq=False):
     _is_due: bool = False
     """True while the event that runs the callbacks is scheduled."""
     _callbacks: list[Callable[[Operation], None]] | None = None
+    _ran_us: int = 0
+    """Virtual time that waiting for it has run."""
 
     def _view(self) -> View:
         """Return the view of a display: the status, and the result or the error."""
@@ -434,6 +447,8 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         }
         tables: Sequence[Table] = ()
         notes: Sequence[str] = ()
+        if self._ran_us:
+            facts["result() ran"] = f"{words.duration(self._ran_us / 1e6)} of virtual time"
         if self._error is not None:
             first, *notes = str(self._error).splitlines() or [""]
             facts["error"] = f"{type(self._error).__name__}: {one_line(first)}"
@@ -467,13 +482,14 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         """Return whether it has an answer, or never will."""
         return self.responded_us is not None or self._error is not None
 
-    def result(self, timeout_s: float = 86_400) -> Any:
+    def result(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
         """Run virtual time until it is answered; return the result or raise the error.
 
         Parameters
         ----------
         timeout_s : float
-            Virtual seconds from now; a device without a network would otherwise run for ever.
+            Virtual seconds from now, by default :data:`mudkit.events.DEFAULT_TIMEOUT_S`; a device without a
+            network would otherwise run for ever.
 
         Raises
         ------
@@ -482,10 +498,17 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         OperationLost
             Its machine was killed before.
         ReentrantRun
-            Called inside an event or callback.
+            Called inside an event, a callback or a scheduled call.
+
+        Warns
+        -----
+        OutageEndedWarning
+            A cut by ``lab.faults`` ended meanwhile.
         """
         if self._is_due or (self.responded_us is None and self._error is None):
+            began_us, ended = self._world.now_us, len(self._world.ended_cuts)
             self._world.run_until(self._is_complete, self._deadline_us(timeout_s))
+            self._note_run(began_us, ended)
         self._has_called_back = self.responded_us is not None or self._error is not None
         if self._error is None and self.responded_us is not None:
             return self._result
@@ -507,11 +530,13 @@ class Operation(Displayed, msgspec.Struct, eq=False):
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a notebook's cell, and yield to widgets and interrupts meanwhile."""
-        timeout_s = 86_400.0
+        timeout_s = DEFAULT_TIMEOUT_S
         deadline_us = self._deadline_us(timeout_s)
+        began_us, ended = self._world.now_us, len(self._world.ended_cuts)
         while not self._is_complete() and self._world.now_us < deadline_us:
             self._world.run_until(self._is_complete, deadline_us, _TURN_S)
             yield from asyncio.sleep(0).__await__()
+        self._note_run(began_us, ended)
         return self._result_or_raise(timeout_s)
 
     def complete(self, result: Any, error: BaseException | None) -> None:
@@ -533,6 +558,21 @@ class Operation(Displayed, msgspec.Struct, eq=False):
             remedy="restart it and call again; the lost call may have been executed or not",
         )
         self._schedule_callbacks()
+
+    def _note_run(self, began_us: int, ended: int) -> None:
+        """Note the virtual time of a wait; emit a warning if more than ``ended`` cuts are over."""
+        world = self._world
+        self._ran_us += world.now_us - began_us
+        if over := world.ended_cuts[ended:]:
+            cuts = (f"{device} at {at_us / 1e6:,.3f} s" for at_us, device in over)
+            ran = words.duration((world.now_us - began_us) / 1e6)
+            warnings.warn(
+                f"Waiting for {self.call.name!r} ran {ran} of virtual time, past the end of an outage: "
+                f"{words.listing(cuts, 3)}.\n    To act during the outage, use lab.run or lab.schedule; "
+                "to wait less, result(timeout_s=…).",
+                OutageEndedWarning,
+                stacklevel=3,
+            )
 
     def _is_complete(self) -> bool:
         """Return whether it has been answered and its callbacks have run."""
@@ -583,7 +623,8 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         raise OperationTimeout(
             f"{self.call.name!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",
-            found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s",
+            found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s, "
+            f"after result() ran {words.duration(self._ran_us / 1e6)} of virtual time",
             expected="an answer",
             remedy="restore its network and machines, or wait longer with timeout_s",
         )

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final
 
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
@@ -25,6 +26,7 @@ from mudkit.events import (
     Effect,
     Event,
     Notify,
+    Reason,
     Received,
     Record,
     Send,
@@ -42,6 +44,7 @@ from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
 from mudkit.fleet.load import Load, ServerProfile
 from mudkit.fleet.nearby import are_near, build_nearby_link
+from mudkit.fleet.reasons import Reasons
 from mudkit.fleet.store import Killed
 from mudkit.fleet.transport import Connections, Transport, Trip
 from mudkit.places import Place, travel_us
@@ -136,6 +139,7 @@ class World(Clock):
         "at_address",
         "connections",
         "coverage",
+        "ended_cuts",
         "hosts",
         "on_answer",
         "on_failure",
@@ -161,6 +165,8 @@ class World(Clock):
         """True if at least one server has a place; a load; at least one device a short-range link."""
         self.connections: Connections | None = None
         """The connections of its hosts; None: messages need none."""
+        self.ended_cuts: list[tuple[int, str]] = []
+        """Injected outages that are over because their time was: end in µs, and the device."""
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
         self._nearby_latencies = (
@@ -294,8 +300,23 @@ class World(Clock):
 
     # -- the bill
 
+    def split_bill(self, reason_of: Callable[[str, Any], tuple[Reason, Sequence[Hashable]]]) -> None:
+        """Split the bill by reason (:class:`~mudkit.fleet.reasons.Reasons`), before devices are added."""
+        self._bill.sort = Reasons(self.at_address, reason_of).sort
+
+    @property
+    def is_bill_split(self) -> bool:
+        """True if the bill is split by reason."""
+        return self._bill.sort is not None
+
     def bill(self) -> Iterator[BillRow]:
         """Yield the bill as of now: scheduled use beyond this moment is not on it."""
+        for key, rows in groupby((row for _, row in self.bill_by_reason()), lambda row: row[:3]):
+            sums = (sum(column) for column in zip(*(row[3:] for row in rows), strict=True))
+            yield BillRow(*key, *sums)
+
+    def bill_by_reason(self) -> Iterator[tuple[str, BillRow]]:
+        """Yield the bill as of now by reason, which is empty unless the bill is split."""
         corrections: dict[int, list[float]] = {}
         for host in self.hosts.values():
             for link in (host.link, host.nearby):
@@ -306,14 +327,17 @@ class World(Clock):
                         row[1] += more_mj
         for account in self._bill.accounts():
             more = corrections.get(id(account), (0, 0.0))
-            yield BillRow(
-                account.system,
-                account.device,
-                account.direction,
-                account.messages,
-                account.bytes + int(more[0]),
-                max(account.radio_mj + more[1], 0.0),  # less than none by rounding
-                account.wakeups,
+            yield (
+                account.reason,
+                BillRow(
+                    account.system,
+                    account.device,
+                    account.direction,
+                    account.messages,
+                    account.bytes + int(more[0]),
+                    max(account.radio_mj + more[1], 0.0),  # less than none by rounding
+                    account.wakeups,
+                ),
             )
 
     def used(self, device: Device) -> tuple[int, float]:

@@ -308,6 +308,19 @@ class Direction:
         return int(size_bytes * (now_us - leg.start_us) / (leg.end_us - leg.start_us))
 
 
+class SplitDirection(Direction):
+    """Direction of a link whose bill is split: it charges each transfer to the account of its reason."""
+
+    __slots__ = ()
+
+    def enqueue(self, transfer: Transfer, now_us: int) -> Leg:
+        """Queue a transfer as :meth:`Direction.enqueue`."""
+        bill, self.sender = self.link.bill, transfer.sender
+        reason = "" if bill.sort is None else bill.sort(transfer)
+        self.account = bill.account(transfer.sender.system, self.link.device, self.name, reason)
+        return super().enqueue(transfer, now_us)
+
+
 class Link:
     """A device's link: an up and a down direction, which share one radio; ``prefix`` is of their names."""
 
@@ -337,8 +350,9 @@ class Link:
         self.device = device_name
         self.radio = Radio(RADIOS[profile.name])
         device = device_number(device_name)
-        self.up = Direction(self, prefix + "up", up, device)
-        self.down = Direction(self, prefix + "down", down, device)
+        direction = Direction if bill.sort is None else SplitDirection
+        self.up = direction(self, prefix + "up", up, device)
+        self.down = direction(self, prefix + "down", down, device)
 
     def switch_network(self, profile: LinkProfile, now_us: int) -> None:
         """Switch to another kind of network; nothing may be under way."""

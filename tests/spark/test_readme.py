@@ -43,8 +43,9 @@ OUTCOMES = {
     "contrail-1": "[party for party, *_ in shown] == ['alice']",
     "histories-1": "verdict.status == 'ILLEGAL' and shown.data",
     "lab-1": "{'positions', 'messages'} <= {path.stem for path in shown.iterdir()} and len(fleet) == 200",
-    "lab-2": "costs['arrived'].tolist() == [10, 1, 10] and 2 < costs['kb'][2] / costs['kb'][0] < 4 and shown.data",
-    "lab-3": (
+    "lab-2": "printed.count('at 13:') == 6 and 'heartbeat' in printed and chat.next_at is None",
+    "lab-3": "costs['arrived'].tolist() == [10, 1, 10] and 2 < costs['kb'][2] / costs['kb'][0] < 4 and shown.data",
+    "lab-4": (
         "days['joules']['umts_3g', 'mqtt', 'kept'] < days['joules']['umts_3g', 'mqtt', 'each 300 s']"
         " and days.xs('kept', level='way')['not let in'].groupby('transport').sum().to_dict()"
         " == {'https': 6, 'messages': 0, 'mqtt': 0}"

@@ -7,7 +7,7 @@ import mudkit.errors as errors
 KINDS = [
     name
     for name in errors.__all__
-    if name not in ("FailureWarning", "MudkitError", "brief", "did_you_mean", "listed")
+    if name not in ("FailureWarning", "OutageEndedWarning", "MudkitError", "brief", "did_you_mean", "listed")
 ]
 
 

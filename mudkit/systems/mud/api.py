@@ -10,7 +10,7 @@ from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias,
 from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import FieldsWithId
 from mudkit.errors import AccessDenied, ParameterError, brief
-from mudkit.events import Host, Operation
+from mudkit.events import DEFAULT_TIMEOUT_S, Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
@@ -765,7 +765,7 @@ class BlockingClient:
     """
 
     @check_arguments
-    def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
+    def __init__(self, client: Client, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.client = client
         self.timeout_s = timeout_s
 
