@@ -43,14 +43,20 @@ from mudkit.systems.mud.device.connection import (
     ReadAnswer,
     error_in,
 )
-from mudkit.systems.mud.device.local import HeldRow, Local, Version
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
-from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
+from mudkit.systems.mud.tables.queries import (
+    check_names,
+    key_of_point_query,
+    keys_of,
+    tables_of,
+    tables_of_sent,
+)
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
 from mudkit.systems.mud.tables.selection import Selection
@@ -510,13 +516,22 @@ class ReadPath:
     def _put_pending(self, pending: PendingRead, versions: dict[str, Version]) -> None:
         """Replace versions from the cloud by pending ones; raise PredicateError if the predicate fails."""
         name = pending.query.table
+        has_columns = pending.selection is not None and pending.selection.columns is not None
         for key in self._local.pending_keys(name):
-            write = self._local.newest_write(name, key)
-            assert write is not None
+            cloud = versions.get(key)
+            version = self._local.latest_version(name, key, cloud if isinstance(cloud, HeldRow) else None)
+            if not isinstance(version, PendingWrite):
+                continue  # changes of a record that is not there
             is_named = pending.keys is not None and key in pending.keys
+            if cloud is not None and version.changes is not None:
+                if tables_of_sent(version.predicate):
+                    continue  # only the cloud can evaluate whether it is shown
+                if has_columns and not self._local.is_replaced(name, key):
+                    versions[key] = version  # other columns may be those that the query names
+                    continue
             versions.pop(key, None)
-            if self._cache.matches(pending.query, write, is_named=is_named):
-                versions[key] = write
+            if self._cache.matches(pending.query, version, is_named=is_named):
+                versions[key] = version
 
     def _complete(
         self,
@@ -566,7 +581,8 @@ class ReadPath:
             data, number, age_s = version.data, None, 0.0
             if isinstance(version, HeldRow):
                 number, age_s = version.ver, self._cache.age_s(now_us, name, version)
-            if selection is None or selection.columns is None:
+            is_changed = isinstance(version, PendingWrite) and version.changes is not None
+            if not is_changed and (selection is None or selection.columns is None):
                 row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
                 effects.append(Record("operations", row))
             if data is None:
