@@ -282,6 +282,17 @@ OPERATIONS = {system: list_operations(system) for system in SETUPS}
 REQUESTS = [(system, name) for system, kinds in OPERATIONS.items() for name in kinds]
 
 
+@pytest.mark.parametrize("system", SETUPS)
+def test_machines_that_cannot_undo_a_call_ignore_its_end(system: str) -> None:
+    """Only clients of MUD tables can."""
+    setup = SETUPS[system]()
+    setup.lab.run(seconds=30)
+    operations = [target.installed.call(request) for target, request in setup.requests.values()]
+    cancelled = [operation for operation in operations if operation.cancel()]
+    setup.lab.run(seconds=T_S)
+    assert bool(cancelled) is (system == "mud")
+
+
 @pytest.mark.soak(keep=120)
 @pytest.mark.parametrize("every_s", EVERY_S)
 @pytest.mark.parametrize(("system", "name"), REQUESTS)

@@ -21,6 +21,7 @@ from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
     Call,
+    Cancel,
     Complete,
     ContextChanged,
     Effect,
@@ -252,6 +253,9 @@ class ClientMachine:
                     *self._continuous_reads.record_link_down(now_us),
                     *self._reads.await_network(),
                 ]
+            case Cancel(op_id=op_id):
+                cancelled = [*self._writes.cancel(now_us, op_id), *self._reads.cancel(now_us, op_id)]
+                return [*cancelled, *self._reads.answer_unblocked(now_us)] if cancelled else ()
             case SendFailed(to=to):
                 return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):

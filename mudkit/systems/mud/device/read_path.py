@@ -45,7 +45,7 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
+from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
@@ -355,6 +355,21 @@ class ReadPath:
             else:
                 effects += self._complete_locally(now_us, pending, cached)
         return effects
+
+    def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
+        """Complete the read of a call without an answer, if it waits for the cloud, or for earlier writes."""
+        for ask, pending in self._connection.pending_reads():
+            if pending.op_id == op_id:
+                settled = self._connection.settle_request(now_us, ask)
+                return [
+                    *settled,
+                    *self._fail(now_us, pending, cancelled_error(f"table {pending.query.table!r}")),
+                ]
+        for index, (pending, _) in enumerate(self._waiting):
+            if pending.op_id == op_id:
+                del self._waiting[index]
+                return self._fail(now_us, pending, cancelled_error(f"table {pending.query.table!r}"))
+        return ()
 
     def _may_be_local(self, pending: PendingRead) -> bool:
         """Return whether a read may be answered from the local store."""

@@ -32,7 +32,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.errors import MudkitError, TokenExpired
+from mudkit.errors import MudkitError, OperationCancelled, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
@@ -244,6 +244,18 @@ class WritePath:
             if head is not None and head.seq == seq and seq not in self._begun:
                 self._new.add(seq)
         return self.advance(now_us)
+
+    def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
+        """Remove the write of a call if it was never sent, joined none, and is the newest of its record."""
+        seq = next((seq for seq, calls in self._calls.items() if calls == [op_id]), 0)
+        write = self._local.writes.get(seq) if seq in self._unsent else None
+        if write is None or next(self._local.writes_after(write), None) is not None:
+            return ()
+        ask = self._begun.pop(seq, None)
+        withdrawn = () if ask is None else self._connection.withdraw(now_us, ask)
+        self._delayed = [delayed for delayed in self._delayed if delayed[1] != seq]
+        error = cancelled_error(f"table {write.name!r}, key {write.key!r}")
+        return [*withdrawn, *self._fail(now_us, write, error, None)]
 
     def build_request(self, seq: int) -> WriteRequest:
         """Build the request of a pending write as of now."""
@@ -557,6 +569,11 @@ class WritePath:
                 Complete(op_id, version, error),
             )
         return effects
+
+
+def cancelled_error(where: str) -> OperationCancelled:
+    """Build the error of an operation that the application has cancelled."""
+    return OperationCancelled("The application has cancelled this operation.", where=where)
 
 
 def _written(op_id: int, write: PendingWrite) -> Record:
