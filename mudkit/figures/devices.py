@@ -58,6 +58,8 @@ _RADIO_NAMES: Final = {"promotion": "ramp"}
 _PLACE_MARKS: Final = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 _MAX_STREET_POINTS: Final = 4000  # enough to see streets, few enough to draw at once
 _CIRCLE_POINTS: Final = 49
+_MARGIN_SHARE: Final = 0.03  # half a marker beside the axis, and some
+_MIN_MARGIN_DEG: Final = 5e-4
 _MAX_SILENCE_S: Final = 600.0  # a device that has been silent for longer is not drawn
 _LINK_SYMBOLS, _LINK_COLOURS, _LINK_SIZES_PX = ("circle", "x"), (BLUE, ORANGE), (9, 11)  # up, down
 
@@ -598,11 +600,13 @@ class Fleet:
                 "size": _LINK_SIZES_PX[number],
             }
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=mark))
+        x, y = _extent(self.lon), _extent(self.lat)
         if self.access_points:
-            figure.add_trace(_ranges(self.access_points))
+            ranges = _ranges(self.access_points)
+            figure.add_trace(ranges)
+            x, y = _extent(np.append(ranges.x, x), 0.0), _extent(np.append(ranges.y, y), 0.0)
         has_legend = self.links is not None or bool(self.access_points)
         styled(figure, 480, (60, 20, 60, 50), self.headline(t_us), showlegend=has_legend, legend=LEGEND_ABOVE)
-        x, y = ([np.quantile(values, q) for q in (0.002, 0.998)] for values in (self.lon, self.lat))
         map_axes(figure, float(np.median(self.lat)), x, y)
         return figure
 
@@ -636,6 +640,19 @@ class Fleet:
     def span_us(self) -> tuple[int, int]:
         """Return the first and the last time."""
         return int(self.t_us.min()), int(self.t_us.max())
+
+
+def _extent(degrees: Floats, stray_share: float = 0.002) -> list[float]:
+    """Return the range of an axis: all values and a margin, without the strays at both ends.
+
+    Strays are among ``stray_share`` of the values, and a quarter of the others' range away from these.
+    """
+    values = degrees[np.isfinite(degrees)]
+    low, high = np.quantile(values, [stray_share, 1.0 - stray_share])
+    reach = (high - low) / 4
+    low, high = max(values.min(), low - reach), min(values.max(), high + reach)
+    margin = max(_MARGIN_SHARE * (high - low), _MIN_MARGIN_DEG)
+    return [float(low - margin), float(high + margin)]
 
 
 def _ranges(points: Sequence[AccessPoint]) -> go.Scatter:

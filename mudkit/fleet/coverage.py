@@ -8,23 +8,22 @@ attached share it in equal parts; a transfer has the rate of its beginning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.display import Displayed, View
 from mudkit.fleet.link import LinkProfile
-from mudkit.places import Place
+from mudkit.places import Place, choose_in_range
 from mudkit.units import KM_PER_DEGREE, apart_km
 
 if TYPE_CHECKING:
     from mudkit.fleet.device import Device
 
-JOIN_SHARE: Final = 0.95
-"""Share of its range in which an access point is joined; it is left beyond the whole."""
-MARGIN_M: Final = 5.0
-"""Another access point must be this much nearer than the present one."""
-_SLACK: Final = 1.0 + 1e-6
-"""More than what distances lose by rounding."""
+_M_PER_DEGREE: Final = 1000.0 * KM_PER_DEGREE
+_MORE: Final = 1.0 + 1e-6
+_LESS: Final = 1.0 - 1e-6
+"""Factors by which distances differ at most, and more, by rounding."""
 RATE_STEPS: Final = (
     (27 / 91, 54 / 54),
     (29 / 91, 48 / 54),
@@ -61,8 +60,8 @@ class AccessPoint(Displayed):
         self.name, self.at, self.range_m, self.profile = name, at, range_m, profile
         self.attached: dict[Device, None] = {}
         """The devices that use it, in the order in which they have joined it."""
-        self.range_deg = range_m / (1000.0 * KM_PER_DEGREE) * _SLACK
-        """Difference of latitude beyond which a place is out of range."""
+        self.range_deg = range_m / _M_PER_DEGREE * _MORE
+        """Degrees of a great circle beyond which a place is out of range."""
 
     def _view(self) -> View:
         """Return place, range and devices for a display."""
@@ -104,6 +103,8 @@ class Coverage:
         """The kind of link that a device has where there is no access point."""
         self._used: dict[Device, AccessPoint] = {}
         """The access point that a device uses."""
+        self._clear: dict[Device, tuple[float, float, float]] = {}
+        """A place of a device that uses none, and a distance from there to any range, degrees, at most."""
 
     def __iter__(self) -> Iterator[AccessPoint]:
         return iter(self.points.values())
@@ -111,6 +112,7 @@ class Coverage:
     def add_point(self, point: AccessPoint) -> None:
         """Add an access point; devices in its range join it."""
         self.points[point.name] = point
+        self._clear.clear()
         for device in self._cellular:
             self.follow(device)
 
@@ -122,9 +124,18 @@ class Coverage:
 
     def follow(self, device: Device) -> None:
         """Join or leave an access point at the place where a device is now, and set the rates."""
-        loc = device.loc
+        loc = device.context.get("loc")
+        clear = self._clear.get(device)
+        if clear is not None and loc is not None:
+            lat, lon, clear_deg = clear
+            if abs(loc[0] - lat) + abs(loc[1] - lon) < clear_deg:  # no way is longer than its two parts
+                return
         before = self._used.get(device)
-        after = None if loc is None else self._choose(loc, before)
+        after, clear_deg = (None, 0.0) if loc is None else self._choose(loc, before)
+        if loc is not None and after is None and clear_deg > 0:
+            self._clear[device] = (*loc, clear_deg)
+        else:
+            self._clear.pop(device, None)
         if after is before:
             if after is not None:
                 after.set_rate(device)
@@ -139,16 +150,16 @@ class Coverage:
             if point is not None:
                 point.share_rate()
 
-    def _choose(self, loc: Place, present: AccessPoint | None) -> AccessPoint | None:
-        """Return the nearest access point that can be joined, or the present one if it is about as near."""
-        far_m = float("inf")
-        nearest, stays_m = None, far_m
+    def _choose(self, loc: Place, present: AccessPoint | None) -> tuple[AccessPoint | None, float]:
+        """Return the access point to use, and a lower bound of the distance to any range, in degrees."""
+        clear_deg, lat = math.inf, loc[0]
+        near: list[tuple[AccessPoint, float, float]] = []
         for point in self:
-            if abs(loc[0] - point.at[0]) > point.range_deg:  # quicker to tell than by the distance
-                continue
-            distance_m = point.distance_m(loc)
-            if point is present and distance_m <= point.range_m:
-                stays_m = distance_m
-            elif distance_m <= JOIN_SHARE * point.range_m and distance_m < far_m:
-                nearest, far_m = point, distance_m
-        return present if stays_m - MARGIN_M < far_m and stays_m < float("inf") else nearest
+            apart_deg = abs(lat - point.at[0]) - point.range_deg
+            if apart_deg <= 0:  # the latitude is quicker to tell than the distance
+                distance_m = point.distance_m(loc)
+                near.append((point, distance_m, point.range_m))
+                apart_deg = distance_m / _M_PER_DEGREE * _LESS - point.range_deg
+            if apart_deg < clear_deg:
+                clear_deg = apart_deg
+        return choose_in_range(near, present), clear_deg

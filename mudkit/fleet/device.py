@@ -401,8 +401,8 @@ class Device(Host):
         self.link_down("off")
         if self.nearby is not None:
             for direction in (self.nearby.up, self.nearby.down):
-                for leg, _ in direction.cut(self.world.now_us):
-                    self.world.fail_transfer(leg.transfer, "cut")
+                for leg, sent_bytes in direction.cut(self.world.now_us):
+                    self.world.record_cut(leg, sent_bytes)
         self.kill()
         self._set_on(False, why)
 

@@ -11,11 +11,14 @@ way (:func:`~mudkit.places.travel_us`). If it does not arrive, its sender gets
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
 from mudkit.events import (
+    LOCALHOST,
     Call,
     Cancel,
     CancelTimer,
@@ -29,6 +32,7 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
+    local_address,
     size_bytes,
 )
 from mudkit.fleet.bill import Bill, BillRow
@@ -47,9 +51,15 @@ from mudkit.sources.streams import Stream
 
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
+_LOCAL: Final = local_address("")
+"""Beginning of the addresses of machines of the sender's host."""
+_MAX_LOCAL_MESSAGES: Final = 1_000_000
+"""Maximum number of messages within a host at one event."""
 _MAX_SHOWN: Final = 200
 """Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
+_MAX_WAYS: Final = 1 << 14
+"""Number of ways for which the time is kept."""
 _MAX_KEPT: Final = 100
 """Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
@@ -62,7 +72,8 @@ class World(Clock):
     The way of a message, in this order:
 
     ================  =================================================================================
-    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
+                      host, pass it on after the sender's other effects
     ``_send_nearby``  with short-range links: over these, if sender and receiver are near each other
     ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``_put_on_link``  put it on a direction of a device's link: up, and later down
@@ -110,7 +121,9 @@ class World(Clock):
         "_has_loads",
         "_has_nearby",
         "_has_places",
+        "_is_passing_on",
         "_latencies",
+        "_local_messages",
         "_nearby_latencies",
         "_send_now",
         "_when_arrived",
@@ -155,6 +168,10 @@ class World(Clock):
             Draws(Stream(seed, "latency near up")),
             Draws(Stream(seed, "latency near down")),
         )
+        self._is_passing_on = False
+        """True while messages within a host are passed on."""
+        self._local_messages: deque[tuple[Process, int, Event]] = deque()
+        """Messages within a host, with the receiver and its start, until the present event is handled."""
         self._failures = _UnwarnedFailures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
@@ -228,7 +245,7 @@ class World(Clock):
 
     def check_name_free(self, name: str) -> None:
         """Raise ParameterError if a name is taken, or is another device's address."""
-        if name in self.hosts or name in self._addresses:
+        if name in self.hosts or name in self._addresses or name.split("/")[0] == LOCALHOST:
             raise ParameterError(
                 "A device or server of this name exists already.",
                 where="name",
@@ -257,7 +274,8 @@ class World(Clock):
         others = (other for other in self.hosts.values() if other is not host)
         moved = {address + process.address.removeprefix(host.address): process for process in host.processes}
         taken = [new for new, process in moved.items() if self.at_address.get(new, process) is not process]
-        if taken or any(address in (other.address, other.name) for other in others):
+        is_local = address.split("/")[0] == LOCALHOST
+        if taken or is_local or any(address in (other.address, other.name) for other in others):
             raise ParameterError(
                 "This address is in use.",
                 where="address",
@@ -385,6 +403,25 @@ class World(Clock):
                 carry_out[type(effect)](process, effect)
             except Exception as error:
                 self._fail_event(process, event, _effect_error(process, effect, error))
+        if self._local_messages and not self._is_passing_on:
+            self._pass_on_local_messages()
+
+    def _pass_on_local_messages(self) -> None:
+        """Pass the messages that machines of a host have sent each other to them, and what these answer."""
+        self._is_passing_on = True
+        try:
+            for _ in range(_MAX_LOCAL_MESSAGES):
+                if not self._local_messages:
+                    return
+                self._handle_scheduled(self._local_messages.popleft())
+            self._local_messages.clear()
+            raise SimulationProblem(
+                "Machines of one host send each other messages without end.",
+                found=f"{_MAX_LOCAL_MESSAGES:,} messages at {self.now_us:,} µs",
+                remedy="use a timer with a delay for what is repeated",
+            )
+        finally:
+            self._is_passing_on = False
 
     def _fail_event(self, process: Process, event: Event, error: Exception) -> None:
         """Record that a machine has failed in an event; a call fails with the error."""
@@ -493,8 +530,8 @@ class World(Clock):
     def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
         trip = transfer.message
-        if isinstance(trip, Trip) and self.connections is not None:
-            self.connections.receive(transfer, trip)
+        if type(trip) is Trip and self.connections is not None:
+            self.connections.receive(trip)
         elif self._fault_hook is None:
             self._hand_over(transfer, link)
         else:
@@ -528,10 +565,13 @@ class World(Clock):
     def _send(self, process: Process, effect: Send) -> None:
         """Carry out Send: put the message on the link of its device; from a server, forward it."""
         to, message, now_us = effect.to, effect.message, self.now_us
+        host = process.host
+        if to.startswith(_LOCAL):
+            self._send_locally(process, effect)
+            return
         transfer = Transfer(
             process, process.start_number, process.address, to, message, size_bytes(message), now_us
         )
-        host = process.host
         if not host.is_online:
             self.fail_transfer(transfer, "no link")
         elif host.link is not None:
@@ -543,6 +583,16 @@ class World(Clock):
                 self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_left, transfer)
             else:
                 self._when_left(transfer)
+
+    def _send_locally(self, process: Process, effect: Send) -> None:
+        """Carry out Send to a machine of the same host; without one, the sender gets SendFailed."""
+        target = self.at_address.get(process.host.address + effect.to[len(LOCALHOST) :])
+        if target is None or target.machine is None:
+            failed = SendFailed(effect.to, effect.message)
+            self._local_messages.append((process, process.start_number, failed))
+            return
+        received = Received(local_address(process.name), effect.message, process.host.name)
+        self._local_messages.append((target, target.start_number, received))
 
     def _send_nearby(self, process: Process, effect: Send) -> None:
         """Carry out Send: over a short-range link, if the receiver is near; else as without one."""
@@ -565,6 +615,8 @@ class World(Clock):
         if not direction.underway or direction.underway[0] is not leg:  # it was cut
             return
         direction.underway.popleft()
+        if self.on_leg is not None:
+            self.on_leg(leg, transfer.size_bytes, False)
         target = self.at_address.get(transfer.to)
         if direction is not direction.link.up:
             self._deliver_now(transfer, direction.link)
@@ -575,16 +627,18 @@ class World(Clock):
 
     def _send_over_connections(self, process: Process, effect: Send) -> None:
         """Carry out Send: what has a device at one of its ends at least goes over a connection."""
-        host, target = process.host, self.at_address.get(effect.to)
-        is_carried = target is not None and (host.link is not None or target.host.link is not None)
-        if target is None or self.connections is None or not is_carried or not host.is_online:
+        host, target, connections = process.host, self.at_address.get(effect.to), self.connections
+        if target is None or connections is None or not host.is_online:
             self._send(process, effect)
             return
-        number, size = process.start_number, size_bytes(effect.message)
-        transfer = Transfer(process, number, process.address, effect.to, effect.message, size, self.now_us)
-        if host.link is None:
+        is_server = host.link is None
+        if is_server and target.host.link is None:
+            self._send(process, effect)
+            return
+        size = size_bytes(effect.message)
+        if is_server:
             process.sent_bytes += size
-        self.connections.send(transfer, target)
+        connections.send(process, target, effect.message, size)
 
     def dispatch(self, transfer: Transfer, origin: Host) -> None:
         """Send what travels over a connection from one of its hosts."""
@@ -592,7 +646,7 @@ class World(Clock):
             self._when_left(transfer)
         elif not origin.is_online:
             self.fail_transfer(transfer, "no link")
-        elif isinstance(transfer.message, Trip):
+        elif type(transfer.message) is Trip:
             self._put_trip_on_link(transfer, origin.link.up)
         else:
             self._put_on_link(transfer, origin.link.up)
@@ -625,16 +679,19 @@ class World(Clock):
     def _travel(self, transfer: Transfer) -> None:
         """Forward a message after its way; there is none if neither host is a server with a place."""
         target, trip = self.at_address.get(transfer.to), transfer.message
-        origin = (trip.source if isinstance(trip, Trip) else transfer.sender).host
-        way_us = 0
-        if target is not None and (origin.at is not None or target.host.at is not None):
-            begin, end = origin.loc, target.host.loc
-            if begin is not None and end is not None:
-                way_us = travel_us(begin, end)
-        if way_us:
-            self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
-        else:
-            self._when_forwarded(transfer)
+        if target is not None:
+            origin = (trip.source if type(trip) is Trip else transfer.sender).host
+            destination = target.host
+            if origin.at is not None or destination.at is not None:
+                # Not by ``loc``, a property: this is done for every message.
+                begin = origin.at if origin.link is None else origin.context.get("loc")
+                end = destination.at if destination.link is None else destination.context.get("loc")
+                if begin is not None and end is not None:
+                    way_us = _way_us(begin[0], begin[1], end[0], end[1])
+                    if way_us:
+                        self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
+                        return
+        self._when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward to the current place of the address: over a device's link, or to a server at once."""
@@ -653,14 +710,15 @@ class World(Clock):
     def _forward_if_let_in(self, transfer: Transfer) -> None:
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
         target, connections = self.at_address.get(transfer.to), self.connections
-        if target is None or connections is None or not target.host.is_online:
+        host = None if target is None else target.host
+        if host is None or connections is None or host.link is None or not host.is_online:
             self._forward(transfer)
-        elif not connections.lets_in(transfer, target.host):
+        elif not host.lets_in and not connections.lets_in(transfer, host):
             self.fail_transfer(transfer, "not let in")
-        elif target.host.link is not None and isinstance(transfer.message, Trip):
-            self._put_trip_on_link(transfer, target.host.link.down)
+        elif type(transfer.message) is Trip:
+            self._put_trip_on_link(transfer, host.link.down)
         else:
-            self._forward(transfer)
+            self._put_on_link(transfer, host.link.down)
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -730,6 +788,12 @@ class World(Clock):
         sender: Process = transfer.sender
         if transfer.start_number == sender.start_number:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
+
+
+@lru_cache(_MAX_WAYS)
+def _way_us(lat: float, lon: float, to_lat: float, to_lon: float) -> int:
+    """Return how long a message travels; kept for the answers, and for devices that stay where they are."""
+    return travel_us((lat, lon), (to_lat, to_lon))
 
 
 class _UnwarnedFailures:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
 
 from mudkit.checks import Range, check_arguments
 from mudkit.fleet.clock import ARRIVAL
@@ -72,7 +74,7 @@ class Slot:
         self.served = self.lost = self.busy_us = self.waited_us = self.max_wait_us = self.max_waiting = 0
 
 
-class _Job(NamedTuple):
+class _Job(msgspec.Struct, eq=False):
     """Something that waits for a worker or is served: an action with its argument, and when it came."""
 
     action: Callable[[Any], None]
@@ -95,10 +97,13 @@ class Load:
         self._host, self._world = host, host.world
         self.profile = profile
         self._waiting: deque[_Job] = deque()
-        self._served: dict[int, _Job] = {}
-        """Jobs that workers have, by number."""
+        self._served: dict[_Job, bool] = {}
+        """Jobs that workers have; True: a worker sends what a job has caused."""
         self._idle = profile.workers
-        self._last_number = 0
+        self._when_served, self._when_sent = self._end, self._release
+        self._slot_from_us = self._slot_until_us = 0
+        """The interval of ``_last_slot``, in which nearly all that is counted lies."""
+        self._last_slot = Slot()
         self.slots: dict[int, Slot] = {}
         """By the number of the interval since the beginning of virtual time."""
 
@@ -116,7 +121,8 @@ class Load:
 
     def transfers(self) -> Iterator[Transfer]:
         """Yield the messages that wait or are served."""
-        for job in (*self._served.values(), *self._waiting):
+        served = [job for job, is_sending in self._served.items() if not is_sending]
+        for job in (*served, *self._waiting):
             if isinstance(job.argument, Transfer):
                 yield job.argument
 
@@ -164,34 +170,44 @@ class Load:
         slot = self._slot(now_us)
         waited_us = now_us - job.came_us
         slot.served += 1
-        slot.waited_us += waited_us
-        slot.max_wait_us = max(slot.max_wait_us, waited_us)
-        self._last_number = number = self._last_number + 1
-        self._served[number] = job
-        took_us = round(self.profile.event_us + job.size_bytes * self.profile.byte_us)
-        self._count_busy(now_us, took_us)
-        self._world.event_queue.add(now_us + took_us, ARRIVAL, self._end, number)
+        if waited_us:
+            slot.waited_us += waited_us
+            slot.max_wait_us = max(slot.max_wait_us, waited_us)
+        self._served[job] = False
+        profile = self.profile
+        took_us = round(profile.event_us + job.size_bytes * profile.byte_us)
+        end_us = now_us + took_us
+        if end_us <= self._slot_until_us:
+            slot.busy_us += took_us
+        else:
+            self._count_busy(now_us, end_us)
+        self._world.event_queue.add(end_us, ARRIVAL, self._when_served, job)
 
-    def _end(self, number: int) -> None:
+    def _end(self, job: _Job) -> None:
         """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
-        job = self._served.get(number)
-        if job is None:
+        if job not in self._served:
             return
-        self._served[number] = _SENDING
+        self._served[job] = True
+        byte_us = self.profile.byte_us
+        if not byte_us:
+            job.action(job.argument)
+            self._release(job)
+            return
         before_bytes = self._sent_bytes()
         job.action(job.argument)
-        if number not in self._served:  # it killed the server
+        if job not in self._served:  # it killed the server
             return
-        took_us = round((self._sent_bytes() - before_bytes) * self.profile.byte_us)
-        if took_us:
-            self._count_busy(self._world.now_us, took_us)
-            self._world.event_queue.add(self._world.now_us + took_us, ARRIVAL, self._release, number)
+        now_us = self._world.now_us
+        end_us = now_us + round((self._sent_bytes() - before_bytes) * byte_us)
+        if end_us > now_us:
+            self._count_busy(now_us, end_us)
+            self._world.event_queue.add(end_us, ARRIVAL, self._when_sent, job)
         else:
-            self._release(number)
+            self._release(job)
 
-    def _release(self, number: int) -> None:
+    def _release(self, job: _Job) -> None:
         """Release a worker, which takes the next job, unless the server was killed."""
-        if self._served.pop(number, None) is None:
+        if self._served.pop(job, None) is None:
             return
         if self._waiting:
             self._serve(self._waiting.popleft())
@@ -199,14 +215,11 @@ class Load:
             self._idle += 1
 
     def _sent_bytes(self) -> int:
-        """Return how many bytes the machines have sent so far; 0 if bytes take no time."""
-        if not self.profile.byte_us:
-            return 0
+        """Return how many bytes the machines have sent so far."""
         return sum(process.sent_bytes for process in self._host.processes)
 
-    def _count_busy(self, start_us: int, took_us: int) -> None:
+    def _count_busy(self, start_us: int, end_us: int) -> None:
         """Add a time to the intervals in which it lies."""
-        end_us = start_us + took_us
         while start_us < end_us:
             until_us = min(end_us, (start_us // _SLOT_US + 1) * _SLOT_US)
             self._slot(start_us).busy_us += until_us - start_us
@@ -214,16 +227,9 @@ class Load:
 
     def _slot(self, t_us: int) -> Slot:
         """Return the interval of a time."""
+        if self._slot_from_us <= t_us < self._slot_until_us:
+            return self._last_slot
         number = t_us // _SLOT_US
-        slot = self.slots.get(number)
-        if slot is None:
-            slot = self.slots[number] = Slot()
-        return slot
-
-
-def _ignore(argument: Any) -> None:
-    """Do nothing."""
-
-
-_SENDING: Final = _Job(_ignore, None, 0, 0)
-"""Job of a worker that sends."""
+        self._slot_from_us, self._slot_until_us = number * _SLOT_US, (number + 1) * _SLOT_US
+        self._last_slot = self.slots.setdefault(number, Slot())
+        return self._last_slot

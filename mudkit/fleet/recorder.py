@@ -450,6 +450,7 @@ class Recorder:
         carried = [
             CarriedTransfer(*row)
             for row in zip(ways, *(column.tolist() for column in times), sizes, strict=True)
+            if row[0] in ("up", "down")  # not of its short-range radio
         ]
         carried += device.link.carried_so_far(world.now_us)
         down = _filter_rows(

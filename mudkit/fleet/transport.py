@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_S: Final = 1e9
+_MAX_SIZES: Final = 1 << 12
+"""Number of sizes of messages for which what is carried is kept."""
 _SEGMENT_BYTES: Final = 1460
 """Payload of a packet: Ethernet's 1,500 bytes without the headers of IPv4 and TCP."""
 _RECORD_BYTES: Final = 1 << 14
@@ -169,36 +172,45 @@ class Connections:
         self._world = world
         self._idle_us = round(transport.idle_s * US_PER_S)
         self._ping_us = None if transport.ping_s is None else round(transport.ping_s * US_PER_S)
-        self._by_hosts: dict[tuple[str, str], Connection] = {}
-        self._of_host: dict[str, dict[Connection, None]] = {}
+        self._carried_bytes = lru_cache(_MAX_SIZES)(transport.carried_bytes)
+        self._of_host: dict[Host, dict[Host, Connection]] = {}
+        """Connections of each host, by the host at the other end."""
         self._lost: dict[str, list[Connection]] = {}
         """Connections that their opener keeps, and has to open again, by the name of its host."""
 
-    def send(self, transfer: Transfer, target: Process) -> None:
+    def send(self, sender: Process, target: Process, message: Any, size: int) -> None:
         """Send a message over the connection of its hosts; if there is none, it waits until one is open."""
-        sender: Process = transfer.sender
-        connection = self._find(sender.host, target.host)
+        host, now_us = sender.host, self._world.now_us
+        connection = self._find(host, target.host)
         if connection is None:
-            if sender.host.link is None and not target.host.lets_in:
-                self._world.fail_transfer(transfer, "not let in")
+            if host.link is None and not target.host.lets_in:
+                refused = Transfer(
+                    sender, sender.start_number, sender.address, target.address, message, size, now_us
+                )
+                self._world.fail_transfer(refused, "not let in")
                 return
             connection = self._open(sender, target)
-        connection.last_us = self._world.now_us
+        is_request = host is connection.opener.host
+        size = self._carried_bytes(
+            size, self.transport.request_bytes if is_request else self.transport.answer_bytes
+        )
+        transfer = Transfer(
+            sender, sender.start_number, sender.address, target.address, message, size, now_us
+        )
+        connection.last_us = now_us
         if connection.is_open:
-            self._dispatch(connection, transfer)
+            self._world.dispatch(transfer, host)
         else:
             connection.waiting.append(transfer)
 
     def lets_in(self, transfer: Transfer, device: Host) -> bool:
-        """Return whether a message at the edge of a device's network reaches the device."""
-        if device.lets_in:
-            return True
+        """Return whether a message from outside reaches a device that lets nobody in."""
         trip = transfer.message
         if isinstance(trip, Trip):
             return trip.connection.opener.host is device
         return self._find(transfer.sender.host, device) is not None
 
-    def receive(self, transfer: Transfer, trip: Trip) -> None:
+    def receive(self, trip: Trip) -> None:
         """Answer one way of a round trip, or continue after the way back."""
         connection = trip.connection
         if connection.is_closed:
@@ -219,7 +231,7 @@ class Connections:
 
     def close_all(self, host: Host) -> None:
         """Close the connections of a host whose address has changed, or whose machines were killed."""
-        for connection in [*self._of_host.get(host.name, ())]:
+        for connection in [*self._of_host.get(host, {}).values()]:
             self._close(connection, "cut")
 
     def reopen(self, host: Host) -> None:
@@ -237,12 +249,15 @@ class Connections:
 
     def waiting(self) -> Iterator[Transfer]:
         """Yield the messages that wait until their connection is open."""
-        for connection in self._by_hosts.values():
-            yield from connection.waiting
+        for host, connections in self._of_host.items():
+            for connection in connections.values():
+                if connection.opener.host is host:
+                    yield from connection.waiting
 
     def _find(self, one: Host, other: Host) -> Connection | None:
         """Return the connection of two hosts that is open or being opened; forget it if it has been idle."""
-        connection = self._by_hosts.get(_key(one, other))
+        connections = self._of_host.get(one)
+        connection = None if connections is None else connections.get(other)
         if connection is None:
             return None
         if connection.is_open and self._world.now_us - connection.last_us > self._idle_us:
@@ -253,9 +268,8 @@ class Connections:
     def _open(self, opener: Process, peer: Process) -> Connection:
         """Begin the handshake of a connection."""
         connection = Connection(opener, peer, self._world.now_us, iter(self.transport.handshake))
-        self._by_hosts[_key(opener.host, peer.host)] = connection
-        for host in (opener.host, peer.host):
-            self._of_host.setdefault(host.name, {})[connection] = None
+        self._of_host.setdefault(opener.host, {})[peer.host] = connection
+        self._of_host.setdefault(peer.host, {})[opener.host] = connection
         self._continue_handshake(connection)
         return connection
 
@@ -269,19 +283,11 @@ class Connections:
             return
         connection.is_open, connection.retry_s = True, MIN_RETRY_S
         while connection.waiting and not connection.is_closed:
-            self._dispatch(connection, connection.waiting.popleft())
+            transfer = connection.waiting.popleft()
+            self._world.dispatch(transfer, transfer.sender.host)
         if self._ping_us is not None:
             connection.is_kept = connection.opener.host.link is not None
             self._schedule_ping(connection, self._ping_us)
-
-    def _dispatch(self, connection: Connection, transfer: Transfer) -> None:
-        """Send a message with what the transport adds."""
-        is_request = transfer.sender.host is connection.opener.host
-        header_bytes = self.transport.request_bytes if is_request else self.transport.answer_bytes
-        carried_bytes = self.transport.carried_bytes(transfer.size_bytes, header_bytes)
-        self._world.dispatch(
-            msgspec.structs.replace(transfer, size_bytes=carried_bytes), transfer.sender.host
-        )
 
     def _send_trip(self, connection: Connection, trip: Trip, size: int) -> None:
         """Send one way of a round trip, which the opener's system pays for."""
@@ -314,16 +320,11 @@ class Connections:
             return
         connection.is_closed = True
         opener, peer = connection.opener.host, connection.peer.host
-        del self._by_hosts[_key(opener, peer)]
-        del self._of_host[opener.name][connection], self._of_host[peer.name][connection]
+        del self._of_host[opener][peer]
+        self._of_host[peer].pop(opener, None)  # gone already between two machines of one host
         if connection.is_kept and fate != "not let in":
             self._lost.setdefault(opener.name, []).append(connection)
             again_us = self._world.now_us + connection.retry_s * US_PER_S
             self._world.event_queue.add(again_us, LINK, self._retry, opener)
         while connection.waiting:
             self._world.fail_transfer(connection.waiting.popleft(), fate)
-
-
-def _key(one: Host, other: Host) -> tuple[str, str]:
-    """Return the names of two hosts in a fixed order."""
-    return (one.name, other.name) if one.name < other.name else (other.name, one.name)

@@ -197,6 +197,11 @@ class LearntWrites(Displayed):
         """The names of its features, in order."""
         return WRITE_FEATURES
 
+    @property
+    def leaves(self) -> int:
+        """Number of leaves of the tree."""
+        return int(np.count_nonzero(self.tree.is_leaf))
+
     def _view(self) -> View:
         delays: list[str | float] = [*(60.0 * minutes for minutes in CLASSES[:-1]), "never"]
         return learnt_view("LearntWrites", self.tree, self.names, delays)

@@ -177,8 +177,7 @@ class DelaySearch:
         return float(np.mean(steps_s[order][np.minimum(middle, len(order) - 1)]))
 
     def _send(self, policy: BatchPolicy) -> tuple[_SentDays, pa.Table]:
-        count = CountLate(self.requests, self.completeness)
-        parts, late = self.writers.late(_SendDays(policy), count)
+        parts, late = self.writers.late(_SendDays(policy), self.requests, CountLate(self.completeness))
         return _SentDays.joined(parts), late
 
     def replay(self, policy: Batch) -> ReplayedDelay:

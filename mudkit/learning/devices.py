@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceContentError
 from mudkit.learning.density import WrittenPlaces
 from mudkit.learning.pairs import Pairs, other_reads
-from mudkit.learning.writes import Writes
-from mudkit.trace.schema import device_ids
+from mudkit.learning.writes import NUMBERED, ReadRequests, Writes
+from mudkit.trace.schema import POSITIONS, device_ids
 from mudkit.units import US_PER_S
 
 MAX_LEARNT_PAIRS: Final = 1_000_000
@@ -66,7 +66,10 @@ class Writers(Protocol):
         ...
 
     def late(
-        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+        self,
+        function: Callable[[Writes], tuple[Result, pa.Table]],
+        requests: ReadRequests,
+        count: Callable[[ReadRequests, pa.Table], pa.Table],
     ) -> tuple[list[Result], pa.Table]:
         """Call a function that returns a result and late writes, and another that counts these by read.
 
@@ -74,9 +77,10 @@ class Writers(Protocol):
         ----------
         function : callable
             Function of the writes of some devices; its table has the columns of :data:`LATE`.
+        requests : ReadRequests
         count : callable
-            Function of some late writes of any devices, ordered by time. Its counts are added; they have the
-            columns of :data:`COUNTS`.
+            Function of some late writes of any devices, and of the reads that may miss them. Its counts are
+            added; they have the columns of :data:`COUNTS`.
 
         Returns
         -------
@@ -84,7 +88,7 @@ class Writers(Protocol):
         """
         ...
 
-    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+    def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
         """Call a function that counts some writes of any devices by read; return the sums of its counts."""
         ...
 
@@ -363,16 +367,19 @@ class LocalWriters:
         return [function(self.writes.take(rows)) for rows in self.writes.parts()]
 
     def late(
-        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+        self,
+        function: Callable[[Writes], tuple[Result, pa.Table]],
+        requests: ReadRequests,
+        count: Callable[[ReadRequests, pa.Table], pa.Table],
     ) -> tuple[list[Result], pa.Table]:
         """Call the function with parts of the devices, and count all late writes."""
         results = self.map(function)
         rows = pa.concat_tables([LATE.empty_table(), *(late for _, late in results)])
-        return [result for result, _ in results], count(rows.sort_by("t_us"))
+        return [result for result, _ in results], count(requests, rows.sort_by("ts"))
 
-    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+    def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
         """Call the function with all writes."""
-        return function(self.writes)
+        return function(requests, self.writes)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
         """Return the writes of chosen devices."""
@@ -394,18 +401,32 @@ class _WritesSpread:
         return results
 
     def late(
-        self, function: Callable[[Writes], tuple[Result, pa.Table]], count: Callable[[pa.Table], pa.Table]
+        self,
+        function: Callable[[Writes], tuple[Result, pa.Table]],
+        requests: ReadRequests,
+        count: Callable[[ReadRequests, pa.Table], pa.Table],
     ) -> tuple[list[Result], pa.Table]:
         """Call the function in tasks, and count late writes in tasks of some time each."""
-        results, counts = self.rows.map_rows(_OfWrites(function), LATE, count, COUNTS)
+        from mudkit.pipeline.slices import sum_by_reads  # loads Spark
+
+        def total(late: Any) -> pa.Table:
+            by_time = late.repartitionByRange("ts").sortWithinPartitions("ts")
+            return sum_by_reads(by_time, requests.rows(), ReadRequests.of_rows, count, COUNTS, _MORE)
+
+        results: list[Result]
+        results, counts = self.rows.map_rows(_OfWrites(function), LATE, total)
         return results, counts
 
-    def count(self, function: Callable[[Writes], pa.Table]) -> pa.Table:
+    def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
         """Call the function in tasks."""
-        from mudkit.pipeline.devices import sum_rows  # loads Spark
+        from mudkit.pipeline.slices import sum_by_reads  # loads Spark
+
+        def count_positions(some: ReadRequests, positions: pa.Table) -> pa.Table:
+            return function(some, Writes.unread(positions))
 
         positions = self.positions.select(["device", "ts", "lat", "lon"])
-        return sum_rows(positions, _OfPositions(function), COUNTS)
+        prepare = ReadRequests.of_rows
+        return sum_by_reads(positions, requests.rows(), prepare, count_positions, COUNTS, NUMBERED)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
         """Collect the writes of chosen devices."""
@@ -418,25 +439,17 @@ LATE: Final = pa.schema(
     [
         ("policy", pa.int64()),
         ("device", pa.string()),
-        ("t_us", pa.int64()),
+        ("ts", POSITIONS.field("ts").type),
         ("lat", pa.float64()),
         ("lon", pa.float64()),
         ("sent_us", pa.int64()),
     ]
 )
 """Writes that a policy, by number, sends after another device has read them."""
+_MORE: Final = pa.schema([("policy", pa.int64()), ("sent_us", pa.int64()), *NUMBERED])
+"""Columns of late writes, or of reads, that positions and reads of a trace do not have."""
 COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("points", pa.int64())])
 """Points by number of a policy and of a read."""
-
-
-@dataclass(frozen=True)
-class _OfPositions:
-    """Function of positions: a function of writes."""
-
-    function: Callable[[Writes], Any]
-
-    def __call__(self, positions: pa.Table) -> Any:
-        return self.function(Writes.unread(positions))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -96,7 +96,8 @@ def evaluate_reads(
     ParameterError, TraceContentError
     """
     matrix = read_costs(cost)
-    _check(stale, completeness, folds)
+    check_staleness(stale, completeness)
+    check_folds(folds)
     with open_devices(labels, reads, positions) as devices:
         fleet = Fleet.of(devices.map(count_pairs))
         if not len(fleet.ids):
@@ -163,11 +164,10 @@ class _OutOfFold:
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Decide for each pair whether it is served."""
-        fold = _fold_of(pairs, self.fleet_ids, len(self.policies))
         local = np.zeros(len(pairs.read), dtype=np.bool_)
-        for number, policy in enumerate(self.policies):
-            own = np.flatnonzero(fold == number)
-            local[np.isin(pairs.device[pairs.read], own)] = policy.local(pairs.of_devices(own))
+        groups = pairs_of_folds(pairs, self.fleet_ids, len(self.policies))
+        for policy, (is_own, own) in zip(self.policies, groups, strict=True):
+            local[is_own] = policy.local(own)
         return local
 
 
@@ -343,18 +343,33 @@ def _fold_of(pairs: Pairs, fleet_ids: NDArray[np.int64], folds: int) -> NDArray[
 def _learn_out_of_fold(
     policy: Learner, pairs: Pairs, stale: NDArray[np.bool_], fleet_ids: NDArray[np.int64]
 ) -> _OutOfFold:
-    """Train a policy for each of ten groups of a fleet on the others, whose pairs may be a sample.
+    """Train a policy for each of ten groups of a fleet on the others, whose pairs may be a sample."""
+    policies = [policy.learn(*examples) for examples in examples_of_folds(pairs, stale, fleet_ids)]
+    return _OutOfFold(fleet_ids, tuple(policies))
+
+
+def examples_of_folds(
+    pairs: Pairs, stale: NDArray[np.bool_], fleet_ids: NDArray[np.int64]
+) -> Iterator[tuple[Pairs, NDArray[np.bool_]]]:
+    """Yield for each of ten groups of a fleet the pairs of all others, and which of them are stale.
 
     There are as many groups as devices if these are fewer.
     """
     folds = min(_FOLDS, len(fleet_ids))
     fold = _fold_of(pairs, fleet_ids, folds)
-    policies = []
     for number in range(folds):
         others = np.flatnonzero((fold >= 0) & (fold != number))
-        of_others = np.isin(pairs.device[pairs.read], others)
-        policies.append(policy.learn(pairs.of_devices(others), stale[of_others]))
-    return _OutOfFold(fleet_ids, tuple(policies))
+        yield pairs.of_devices(others), stale[np.isin(pairs.device[pairs.read], others)]
+
+
+def pairs_of_folds(
+    pairs: Pairs, fleet_ids: NDArray[np.int64], folds: int
+) -> Iterator[tuple[NDArray[np.bool_], Pairs]]:
+    """Yield for each group of a fleet which pairs are those of its devices, and these devices' pairs."""
+    fold = _fold_of(pairs, fleet_ids, folds)
+    for number in range(folds):
+        own = np.flatnonzero(fold == number)
+        yield np.isin(pairs.device[pairs.read], own), pairs.of_devices(own)
 
 
 def decide_out_of_fold(policy: Learner, pairs: Pairs, stale: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -363,7 +378,8 @@ def decide_out_of_fold(policy: Learner, pairs: Pairs, stale: NDArray[np.bool_]) 
     return _learn_out_of_fold(policy, pairs, stale, present).local(pairs)
 
 
-def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
+def check_staleness(stale: Staleness, completeness: float | None) -> None:
+    """Raise ParameterError if a definition of stale, and its threshold, do not go together."""
     if stale not in ("missing", "completeness"):
         raise ParameterError(
             "There is no such definition of stale.",
@@ -385,7 +401,6 @@ def _check(stale: Staleness, completeness: float | None, folds: Folds) -> None:
             found=str(completeness),
             expected="over 0, at most 1",
         )
-    check_folds(folds)
 
 
 def measures_by_read(

@@ -28,7 +28,7 @@ from mudkit.learning.measures import Measures, changes, shares, sums_by
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.trees import Folds, Groups, check_folds
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, late_points, missed
-from mudkit.trace.schema import device_ids
+from mudkit.trace.schema import device_ids, epoch_us
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ def evaluate_writes(
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
 
-    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads, which are
-    sent with the tasks (about 60 bytes each), a few numbers of each device, and the writes that trees are
-    learnt from. The result is the same as that of Arrow tables.
+    DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads (about 60
+    bytes each), a few numbers of each device, and the writes that trees are learnt from. Up to half a million
+    reads are sent with the tasks; of more a task gets those of its times, but for a bound with ``match``. The
+    result is the same as that of Arrow tables.
 
     Parameters
     ----------
@@ -105,14 +106,11 @@ def evaluate_writes(
         fleet = Fleet.of(writers.map(count_writes))
         if completeness is not None and completeness < 1:
             requests = with_counted_points(writers, requests)
-        study = _WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
-        turns = _turns(fleet, folds, repeats)
+        study = WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
         measured = []
         learnt_devices = 0
-        for turn in turns:
-            learnt, learnt_devices = study.learn(
-                policies, turn, "device" if folds == "device" else "day", seed
-            )
+        for turn in draw_turns(fleet, folds, repeats):
+            learnt, learnt_devices = study.learn(policies, turn, groups_of(folds), seed)
             measured.append(study.measure(learnt, turn))
     of_turns = np.array([shares_ for shares_, _ in measured])  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
@@ -135,7 +133,7 @@ def evaluate_writes(
 
 
 @dataclass(frozen=True)
-class _Turn:
+class Turn:
     """Writes that are learnt from: those of some devices, by ascending id, before a moment."""
 
     ids: NDArray[np.int64]
@@ -147,70 +145,71 @@ class _Turn:
         return of_device[writes.device] & (writes.t_us < self.past_us)
 
 
-def _turns(fleet: Fleet, folds: Folds, repeats: int) -> list[_Turn]:
+def groups_of(folds: Folds) -> Groups:
+    """Return what the training does not share with the test."""
+    return "device" if folds == "device" else "day"
+
+
+def draw_turns(fleet: Fleet, folds: Folds, repeats: int) -> list[Turn]:
     """Choose what is learnt from, in each turn."""
     if folds == "device":
         numbers = np.arange(len(fleet.ids))
-        return [_Turn(np.sort(fleet.ids[_tenth(numbers, turn)]), NEVER_US) for turn in range(repeats)]
+        return [Turn(np.sort(fleet.ids[_tenth(numbers, turn)]), NEVER_US) for turn in range(repeats)]
     parts = min(_TENTHS, len(fleet.days) // 2)
     if parts < 2:
         raise too_few("days", len(fleet.days), 4)
     last = fleet.days[len(fleet.days) // parts - 1]
-    return [_Turn(np.sort(fleet.ids), int(last + 1) * _US_PER_DAY)]
+    return [Turn(np.sort(fleet.ids), int(last + 1) * _US_PER_DAY)]
 
 
 @dataclass(frozen=True)
 class _CountLearnt:
     """Count the writes that are learnt from, by device."""
 
-    turn: _Turn
+    turn: Turn
 
     def __call__(self, writes: Writes) -> DeviceCounts:
         return count_writes(writes.take(self.turn.is_learnt(writes)))
 
 
-@dataclass(frozen=True)
-class _CountPoints:
-    """Points of other devices in each answer."""
-
-    requests: ReadRequests
-
-    def __call__(self, writes: Writes) -> pa.Table:
-        asking, first = self.requests.asking_for(writes.t_us)
-        return _counts_of(0, asking.points_in(writes), first)
+def _count_points(requests: ReadRequests, writes: Writes) -> pa.Table:
+    """Count the points of other devices in each answer."""
+    asking = requests.asking_for(writes.t_us)
+    return _counts_of(0, asking.points_in(writes), asking.numbers)
 
 
 @dataclass(frozen=True)
 class CountLate:
     """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
 
-    requests: ReadRequests
     completeness: float | None
 
-    def __call__(self, late: pa.Table) -> pa.Table:
+    def __call__(self, requests: ReadRequests, late: pa.Table) -> pa.Table:
         """Count the late points of some rows of :data:`LATE`."""
         counts = [COUNTS.empty_table()]
         for policy in pc.unique(late["policy"]).to_pylist():
             rows = late.filter(pc.equal(late["policy"], policy))
-            t_us, lat, lon, sent_us = (rows[name].to_numpy() for name in ("t_us", "lat", "lon", "sent_us"))
+            t_us = epoch_us(rows["ts"])
+            lat, lon, sent_us = (rows[name].to_numpy() for name in ("lat", "lon", "sent_us"))
             names = rows["device"].combine_chunks().dictionary_encode()
             device = np.asarray(names.indices.to_numpy(), dtype=np.int64)
             writes = Writes(device, t_us, lat, lon, np.full(len(t_us), -1), names.dictionary)
-            asking, first = self.requests.asking_for(t_us)
-            counts.append(_counts_of(policy, late_points(writes, sent_us, asking, self.completeness), first))
+            asking = requests.asking_for(t_us)
+            by_read = late_points(writes, sent_us, asking, self.completeness)
+            counts.append(_counts_of(policy, by_read, asking.numbers))
         return pa.concat_tables(counts)
 
 
-def _counts_of(policy: int, by_read: NDArray[np.int64], first: int) -> pa.Table:
-    """Return the counts of a policy by read, from a first one on, as a table without zeros."""
+def _counts_of(policy: int, by_read: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.Table:
+    """Return the counts of a policy by read, of reads with these numbers, as a table without zeros."""
     reads = np.flatnonzero(by_read)
-    columns = [np.full(len(reads), policy), first + reads, by_read[reads]]
+    columns = [np.full(len(reads), policy), numbers[reads], by_read[reads]]
     return pa.table(columns, names=COUNTS.names).cast(COUNTS)
 
 
 def with_counted_points(writers: Writers, requests: ReadRequests) -> ReadRequests:
     """Count the points of other devices in all answers."""
-    counts = writers.count(_CountPoints(requests))
+    counts = writers.count(requests, _count_points)
     return replace(requests, others=counts_by_read(counts, 0, len(requests.table)))
 
 
@@ -241,7 +240,7 @@ class _SendTested:
     policy, and the late writes of each policy.
     """
 
-    turn: _Turn
+    turn: Turn
     policies: tuple[BatchPolicy, ...]
     radio: RadioModel
 
@@ -274,7 +273,7 @@ def late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.T
 
 
 @dataclass(frozen=True)
-class _WriteStudy:
+class WriteStudy:
     """Policies over the writes of a fleet."""
 
     writers: Writers
@@ -286,7 +285,7 @@ class _WriteStudy:
     def learn(
         self,
         policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
-        turn: _Turn,
+        turn: Turn,
         by: Groups,
         seed: int,
     ) -> tuple[tuple[BatchPolicy, ...], int]:
@@ -298,34 +297,35 @@ class _WriteStudy:
                 learnt.append(self._first_reads(policy, turn))
             elif isinstance(policy, BatchLearner):
                 if train is None:
-                    train, devices = self._sample(turn, seed)
+                    train = self.sample(turn, seed)
+                    devices = len(np.unique(train.device))
                 learnt.append(policy.learn(train, self.requests, by, self.completeness))
             else:
                 learnt.append(policy)
         return tuple(learnt), devices
 
-    def _sample(self, turn: _Turn, seed: int) -> tuple[Writes, int]:
-        """Return the writes that trees are learnt from, and of how many devices they are."""
+    def sample(self, turn: Turn, seed: int) -> Writes:
+        """Return the writes that trees are learnt from."""
         counted = Fleet.of(self.writers.map(_CountLearnt(turn)))
         chosen = np.zeros(len(self.fleet.ids), dtype=np.bool_)
         chosen[self.fleet.numbers(counted.ids[counted.sample(seed, MAX_LEARNT_WRITES)])] = True
-        return self.writers.gather(self.fleet, chosen, turn.past_us), int(chosen.sum())
+        return self.writers.gather(self.fleet, chosen, turn.past_us)
 
-    def _first_reads(self, bound: BatchBound, turn: _Turn) -> _FirstReads:
+    def _first_reads(self, bound: BatchBound, turn: Turn) -> _FirstReads:
         if bound.match is None:
             return _FirstReads(None)
         send = _SendTested(turn, (bound.match,), self.radio)
-        _, late = self.writers.late(send, CountLate(self.requests, None))
+        _, late = self.writers.late(send, self.requests, CountLate(None))
         given_up = counts_by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
-    def measure(self, policies: tuple[BatchPolicy, ...], turn: _Turn) -> tuple[list[list[float]], int]:
+    def measure(self, policies: tuple[BatchPolicy, ...], turn: Turn) -> tuple[list[list[float]], int]:
         """Return the measures of policies, and the number of writes that were tested.
 
         Sums are added by device in the order of their names.
         """
-        count = CountLate(self.requests, self.completeness)
-        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), count)
+        count = CountLate(self.completeness)
+        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), self.requests, count)
         order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
         writes = int(sum(rows.sum() for _, rows, _ in replays))
         sums = np.concatenate([of for _, _, of in replays], axis=1)[:, order]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -156,17 +155,6 @@ class Pairs:
             **of_read,
             **of_pair,
         )
-
-    def folds(self, count: int) -> Iterator[tuple[NDArray[np.bool_], Pairs, Pairs]]:
-        """Yield groups of devices: which pairs are theirs, the reads of all others, and their own.
-
-        There are ``count`` groups, or one for each device if there are fewer.
-        """
-        devices = np.unique(self.device)
-        for number in range(min(count, len(devices))):
-            own = devices[number::count]
-            others = np.delete(devices, np.s_[number::count])
-            yield np.isin(self.device[self.read], own), self.of_devices(others), self.of_devices(own)
 
     def are_stale(self, completeness: float | None) -> NDArray[np.bool_]:
         """Return which answers are stale: below a completeness; None: if they lack a point (Mobius 7.3)."""

@@ -20,7 +20,7 @@ from mudkit.errors import TraceContentError
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.pairs import arrow
 from mudkit.trace.recordings import device_codes
-from mudkit.trace.schema import epoch_us, read_ids
+from mudkit.trace.schema import READS, epoch_us, read_ids
 from mudkit.units import US_PER_S, box_bounds, in_box
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
+NUMBERED: Final = pa.schema([("number", pa.int64()), ("others", pa.int64())])
+"""Columns of a read among others: its number, and the points of other devices in its answer."""
+_REQUEST: Final = [name for name in READS.names if name != "origin"]
 _BY: Final = [("device", "ascending"), ("ts", "ascending")]
 _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
@@ -151,11 +154,13 @@ class Writes:
 class ReadRequests:
     """Reads, in order of time: what misses a write that comes late.
 
-    ``others`` is the number of points of other devices in each answer; None: not counted.
+    ``others`` is the number of points of other devices in each answer; None: not counted. ``number`` is that
+    of each among all reads; None: these are all.
     """
 
     table: pa.Table
     others: NDArray[np.int64] | None = None
+    number: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
@@ -177,15 +182,33 @@ class ReadRequests:
         """Return the other reads."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
 
-    def asking_for(self, t_us: NDArray[np.int64]) -> tuple[ReadRequests, int]:
-        """Return the reads whose answers may have points of these times, and the number of the first."""
-        if not len(t_us):
-            return ReadRequests(self.table.slice(0, 0)), 0
-        at_us, longest_us = self._times
-        first = int(np.searchsorted(at_us, t_us.min()))
-        past = int(np.searchsorted(at_us, t_us.max() + longest_us))
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The number of each read among all."""
+        return np.arange(len(self.table)) if self.number is None else self.number
+
+    def rows(self) -> pa.Table:
+        """Return the reads with numbers and counted points; `of_rows` makes requests of some of them."""
+        others = pa.nulls(len(self.table), pa.int64()) if self.others is None else pa.array(self.others)
+        table = self.table.select(_REQUEST).append_column("number", pa.array(self.numbers))
+        return table.append_column("others", others)
+
+    @classmethod
+    def of_rows(cls, rows: pa.Table) -> ReadRequests:
+        """Return some of the reads, in order."""
+        rows = rows.sort_by("number")
+        others = None if rows["others"].null_count else rows["others"].to_numpy()
+        return cls(rows.select(_REQUEST), others, rows["number"].to_numpy())
+
+    def asking_for(self, t_us: NDArray[np.int64]) -> ReadRequests:
+        """Return the reads whose answers may have points of these times."""
+        first = past = 0
+        if len(t_us) and len(self.table):
+            at_us, longest_us = self._times
+            first = int(np.searchsorted(at_us, t_us.min()))
+            past = int(np.searchsorted(at_us, t_us.max() + longest_us))
         others = None if self.others is None else self.others[first:past]
-        return ReadRequests(self.table.slice(first, past - first), others), first
+        return ReadRequests(self.table.slice(first, past - first), others, self.numbers[first:past])
 
     @cached_property
     def _times(self) -> tuple[NDArray[np.int64], int]:

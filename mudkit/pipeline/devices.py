@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from mudkit.pipeline.executors import merged_batches, outcome_of, provide, resul
 from mudkit.pipeline.tables import ddl, require_columns
 from mudkit.trace.schema import read_ids
 
+Result = TypeVar("Result")
 _LABEL_ROWS = 1 << 18
 """Labels of reads of whole devices that a function gets at once, but for one device that has more."""
 _WRITE_ROWS = 1 << 19
@@ -90,26 +91,23 @@ class DeviceRows:
         self,
         function: Callable[[pa.Table], tuple[Any, pa.Table]],
         rows: pa.Schema,
-        count: Callable[[pa.Table], pa.Table],
-        counts: pa.Schema,
-    ) -> tuple[list[Any], pa.Table]:
-        """Call a function that returns a result and rows with times, and another that counts these.
+        total: Callable[[DataFrame], Result],
+    ) -> tuple[list[Any], Result]:
+        """Call a function that returns a result and rows, and another with all these rows.
 
         Parameters
         ----------
         function : callable
             Function of the rows of some devices.
         rows : pyarrow.Schema
-            Columns of its tables, ``t_us`` among them.
-        count : callable
-            Function of some of these rows, in the order of ``t_us``.
-        counts : pyarrow.Schema
-            Columns of its tables: the last one is added by the others.
+            Columns of its tables.
+        total : callable
+            Function of these rows, a DataFrame that is on the executors' disks during the call.
 
         Returns
         -------
-        results, sums : list and pyarrow.Table
-            What the function returned, in any order; the sums.
+        results, total : list and object
+            What the functions returned, the results of tasks in any order.
         """
         both = pa.schema([*_OUTCOME, *rows])
         task_rows = self.task_rows
@@ -138,8 +136,7 @@ class DeviceRows:
             with progress(spark, "devices"):
                 outcomes = kept.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
             results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
-            by_time = kept.where("failed IS NULL").select(*rows.names).repartitionByRange("t_us")
-            return results, sum_rows(by_time.sortWithinPartitions("t_us"), count, counts)
+            return results, total(kept.where("failed IS NULL").select(*rows.names))
         finally:
             kept.unpersist()
 
@@ -280,9 +277,14 @@ def sum_rows(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema:
             yield from function(table).to_batches(max_chunksize=_SENT_ROWS)
 
     provide(frame.sparkSession)
+    return add_up(frame.mapInArrow(run, ddl(schema)), schema)
+
+
+def add_up(counts: DataFrame, schema: pa.Schema) -> pa.Table:
+    """Return the sums of the last column by the others."""
     *keys, summed = schema.names
-    sums = frame.mapInArrow(run, ddl(schema)).groupBy(*keys).agg(F.sum(summed).alias(summed))
-    with progress(frame.sparkSession, "devices"):
+    sums = counts.groupBy(*keys).agg(F.sum(summed).alias(summed))
+    with progress(counts.sparkSession, "devices"):
         return sums.toArrow().cast(schema)
 
 

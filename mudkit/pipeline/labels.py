@@ -143,9 +143,11 @@ def _spread_labels(positions: DataFrame, reads: DataFrame, horizon_s: float) -> 
             yield from _list_labels(Reads.of(table, horizon_s))
 
     slices = cut_time(positions, reads, reads.count())
-    shared = map_slices(
-        positions.select(*_POINT), reads, slices, _count_shared, _SHARED_DDL, horizon_s=horizon_s
-    )
+
+    def prepare(some_reads: pa.Table) -> Reads:
+        return Reads.of(some_reads.select(READ_COLUMNS), horizon_s)
+
+    shared = map_slices(positions.select(*_POINT), reads, slices, prepare, _count_shared, _SHARED_DDL)
     by_device = reads.repartition("device").sortWithinPartitions("device")
     listed = by_device.mapInArrow(list_labels, _SHARED_DDL)
     counts = [F.sum(name).alias(name) for name in ("points", "others", "shared")]
@@ -268,7 +270,11 @@ def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     require_columns(positions, "positions", _POINT)
     reads = with_read_ids(reads).select(*READ_COLUMNS)
     slices = cut_time(positions, reads, reads.count())
-    return map_slices(positions.select(*_POINT), reads, slices, _label_table, _LABELS, horizon_s=0.0)
+
+    def prepare(some_reads: pa.Table) -> Reads:
+        return Reads.of(some_reads.select(READ_COLUMNS), 0.0)
+
+    return map_slices(positions.select(*_POINT), reads, slices, prepare, _label_table, _LABELS)
 
 
 def _sent_reads(reads: DataFrame) -> pa.Table | None:

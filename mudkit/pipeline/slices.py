@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.pipeline.coverage import Reads
-from mudkit.pipeline.devices import sum_rows
+from mudkit.pipeline.devices import add_up, sum_rows
 from mudkit.pipeline.executors import provide
+from mudkit.pipeline.tables import ddl
 from mudkit.trace.schema import POSITIONS, epoch_us
 from mudkit.units import US_PER_S
 
+Prepared = TypeVar("Prepared")
 MAX_SENT_READS: Final = 500_000
 """Reads that are sent whole to each task, at most: about 30 MB."""
 SLICE_READS: Final = 1 << 16
@@ -48,19 +49,19 @@ _ROWS: Final = pa.schema(
         ("window_s", pa.float64()),
     ]
 )
-_ROWS_DDL: Final = (
-    "slice INT, chunk INT, is_read BOOLEAN, read_id BIGINT, device STRING, ts TIMESTAMP, "
-    "lat DOUBLE, lon DOUBLE, box_km DOUBLE, window_s DOUBLE"
-)
 _COUNTS: Final = pa.schema([("slice", pa.int64()), ("positions", pa.int64())])
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of time, of which each but the first begins at an edge, and the number of chunks of each."""
+    """Slices of time, of which each but the first begins at an edge, and the number of chunks of each.
+
+    ``rows`` is the schema of reads and positions in their slices.
+    """
 
     edges_us: NDArray[np.int64]
     chunks: NDArray[np.int64]
+    rows: pa.Schema = _ROWS
 
     def number(self, t_us: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the slice of each time."""
@@ -71,7 +72,8 @@ class Slices:
         for batch in batches:
             points = pa.Table.from_batches([batch])
             slices = self.number(epoch_us(points["ts"]))
-            yield from _rows(points, slices, np.arange(len(points)) % self.chunks[slices], is_read=False)
+            chunk = np.arange(len(points)) % self.chunks[slices]
+            yield from self._place(points, slices, chunk, is_read=False)
 
     def place_reads(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Add slice and chunk to reads: a row for each chunk of each slice that a read's window reaches."""
@@ -89,21 +91,20 @@ class Slices:
             for some in range(0, len(row), _BATCH_ROWS):
                 part = slice(some, some + _BATCH_ROWS)
                 chunk = place[part] - begins[slices[part]]
-                yield from _rows(reads.take(pa.array(row[part])), slices[part], chunk, is_read=True)
+                yield from self._place(reads.take(pa.array(row[part])), slices[part], chunk, is_read=True)
 
-
-def _rows(
-    table: pa.Table, slices: NDArray[np.int64], chunk: NDArray[np.int64], *, is_read: bool
-) -> Iterator[pa.RecordBatch]:
-    columns = {
-        "slice": pa.array(slices, pa.int32()),
-        "chunk": pa.array(chunk, pa.int32()),
-        "is_read": pa.array(np.full(len(table), is_read)),
-        **{name: table[name] for name in table.column_names},
-    }
-    unknown = {of.name: pa.nulls(len(table), of.type) for of in _ROWS if of.name not in columns}
-    columns["ts"] = columns["ts"].cast(_TS)
-    yield from pa.table(columns | unknown).select(_ROWS.names).cast(_ROWS).to_batches()
+    def _place(
+        self, table: pa.Table, slices: NDArray[np.int64], chunk: NDArray[np.int64], *, is_read: bool
+    ) -> Iterator[pa.RecordBatch]:
+        columns = {
+            "slice": pa.array(slices, pa.int32()),
+            "chunk": pa.array(chunk, pa.int32()),
+            "is_read": pa.array(np.full(len(table), is_read)),
+            **{name: table[name] for name in table.column_names},
+        }
+        unknown = {of.name: pa.nulls(len(table), of.type) for of in self.rows if of.name not in columns}
+        columns["ts"] = columns["ts"].cast(_TS)
+        yield from pa.table(columns | unknown).select(self.rows.names).cast(self.rows).to_batches()
 
 
 def cut_time(positions: DataFrame, reads: DataFrame, count: int) -> Slices:
@@ -130,47 +131,90 @@ def map_slices(
     positions: DataFrame,
     reads: DataFrame,
     slices: Slices,
-    function: Callable[[Reads, pa.Table], Iterator[pa.RecordBatch]],
+    prepare: Callable[[pa.Table], Prepared],
+    function: Callable[[Prepared, pa.Table], Iterator[pa.RecordBatch]],
     schema_ddl: str,
-    *,
-    horizon_s: float,
 ) -> DataFrame:
     """Call a function in tasks, with some positions and all reads whose answers may have them.
 
     Parameters
     ----------
     positions, reads : DataFrame
-        With the columns of points, and :data:`READ_COLUMNS`.
+        With the columns of points, and :data:`READ_COLUMNS`; and any others of ``slices.rows``.
     slices : Slices
+    prepare : callable
+        Function of a table of reads, in any order, with all columns of ``slices.rows``.
     function : callable
         Function of prepared reads and a table of positions.
     schema_ddl : str
         Columns of what it yields.
-    horizon_s : float
-        Age up to which an answer counts as cached.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for prepared, points in _of_slices(batches, horizon_s):
+        for prepared, points in _of_slices(batches, prepare, slices.rows):
             yield from function(prepared, points)
 
     provide(positions.sparkSession)
-    points = positions.mapInArrow(slices.place_points, _ROWS_DDL)
-    both = points.unionAll(reads.select(*READ_COLUMNS).mapInArrow(slices.place_reads, _ROWS_DDL))
+    rows = ddl(slices.rows)
+    both = positions.mapInArrow(slices.place_points, rows).unionAll(
+        reads.mapInArrow(slices.place_reads, rows)
+    )
     together = both.repartition("slice", "chunk").sortWithinPartitions("slice", "chunk", F.desc("is_read"))
     return together.mapInArrow(run, schema_ddl)
 
 
-def _of_slices(batches: Iterator[pa.RecordBatch], horizon_s: float) -> Iterator[tuple[Reads, pa.Table]]:
+def sum_by_reads(
+    points: DataFrame,
+    reads: pa.Table,
+    prepare: Callable[[pa.Table], Prepared],
+    count: Callable[[Prepared, pa.Table], pa.Table],
+    schema: pa.Schema,
+    more: pa.Schema,
+) -> pa.Table:
+    """Return the sums of what a function counts of points and of the reads whose answers may have them.
+
+    Up to :data:`MAX_SENT_READS` reads are sent to each task; of more a task gets those of its times.
+
+    Parameters
+    ----------
+    points : DataFrame
+        With ``ts``, best in order of time.
+    reads : pyarrow.Table
+        With :data:`READ_COLUMNS`, in order of time.
+    prepare : callable
+        Function of some of the reads, in any order.
+    count : callable
+        Function of prepared reads and a table of points.
+    schema : pyarrow.Schema
+        Columns of what it returns: the last one is added by the others.
+    more : pyarrow.Schema
+        Further columns of points and reads.
+    """
+    if len(reads) <= MAX_SENT_READS:
+        prepared = prepare(reads)
+        return sum_rows(points, lambda table: count(prepared, table), schema)
+
+    def count_chunk(prepared: Prepared, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        yield from count(prepared, table).to_batches(max_chunksize=_BATCH_ROWS)
+
+    edges_us = np.unique(epoch_us(reads["ts"])[SLICE_READS::SLICE_READS])
+    ones = np.ones(len(edges_us) + 1, dtype=np.int64)
+    slices = Slices(edges_us, ones, pa.schema([*_ROWS, *more]))
+    frame = points.sparkSession.createDataFrame(reads)
+    return add_up(map_slices(points, frame, slices, prepare, count_chunk, ddl(schema)), schema)
+
+
+def _of_slices(
+    batches: Iterator[pa.RecordBatch], prepare: Callable[[pa.Table], Prepared], rows: pa.Schema
+) -> Iterator[tuple[Prepared, pa.Table]]:
     """Yield the reads of each chunk with some of its positions; of each chunk the reads come first."""
     chunk: tuple[int, int] | None = None
     reads: list[pa.RecordBatch] = []
     points: list[pa.RecordBatch] = []
-    prepared: Reads | None = None
+    prepared: Prepared | None = None
 
-    def prepare() -> Reads:
-        table = pa.Table.from_batches(reads) if reads else _ROWS.empty_table()
-        return prepared or Reads.of(table.select(READ_COLUMNS), horizon_s)
+    def prepare_once() -> Prepared:
+        return prepared or prepare(pa.Table.from_batches(reads, schema=rows))
 
     for batch in batches:
         keys = [batch.column(name).to_numpy(zero_copy_only=False) for name in _ROWS.names[:3]]
@@ -181,12 +225,12 @@ def _of_slices(batches: Iterator[pa.RecordBatch], horizon_s: float) -> Iterator[
             piece, its = batch.slice(first, past - first), (int(keys[0][first]), int(keys[1][first]))
             if its != chunk:
                 if points:
-                    yield prepare(), pa.Table.from_batches(points)
+                    yield prepare_once(), pa.Table.from_batches(points)
                 chunk, reads, points, prepared = its, [], [], None
             (reads if keys[2][first] else points).append(piece)
             if sum(map(len, points)) >= _FLUSH_POINTS:
-                prepared = prepare()
+                prepared = prepare_once()
                 yield prepared, pa.Table.from_batches(points)
                 points = []
     if points:
-        yield prepare(), pa.Table.from_batches(points)
+        yield prepare_once(), pa.Table.from_batches(points)

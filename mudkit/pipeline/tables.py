@@ -175,6 +175,7 @@ _CLIENTS = {
 _SPARK_TYPES = {
     pa.string(): "STRING",
     pa.float64(): "DOUBLE",
+    pa.int32(): "INT",
     pa.int64(): "BIGINT",
     pa.bool_(): "BOOLEAN",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",

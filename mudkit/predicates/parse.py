@@ -252,11 +252,11 @@ class Parser:
     def _connected(self, node: exp.And | exp.Or, level: int) -> Node:
         kind, result = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
         args: list[Node] = []
-        for part in _operands(node, kind):
+        for number, part in enumerate(_operands(node, kind)):
+            if number > 1:  # an operator between any two parts, of which this node is the first
+                self._nodes += 1
             arg = self._node(part, level + 1)
             args += arg.args if isinstance(arg, result) else (arg,)
-            self._nodes += 1
-        self._nodes -= 2
         return result(tuple(args), _place_of(args))
 
     def _parenthesised(self, node: exp.Paren, level: int) -> Node:

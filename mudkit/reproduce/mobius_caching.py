@@ -19,12 +19,13 @@ from mudkit import trace
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch, FixedRule
 from mudkit.learning.bound import fewest_sends
+from mudkit.learning.devices import LocalDevices, LocalWriters
 from mudkit.learning.evaluate_batches import bound_us, trained_on
 from mudkit.learning.frontier import (
+    frontier_of_reads,
+    frontier_of_writes,
     interpolate_frontier,
     oracle_frontier,
-    read_frontier,
-    write_frontier,
 )
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay, stale_answers
@@ -176,15 +177,13 @@ def _replay_reads(trace: Labelled) -> dict[str, _ReadOutcome]:
     """Replay a trace for each definition of stale."""
     pairs = Pairs.of(trace.labels, trace.reads)
     return {
-        f"{trace.name}, completeness {least:g}": _read_outcome(
-            pairs, pairs.are_stale(None if least == 1 else least)
-        )
+        f"{trace.name}, completeness {least:g}": _read_outcome(pairs, None if least == 1 else least)
         for least in COMPLETENESS
     }
 
 
-def _read_outcome(pairs: Pairs, stale: NDArray[np.bool_]) -> _ReadOutcome:
-    count = len(pairs.device)
+def _read_outcome(pairs: Pairs, completeness: float | None) -> _ReadOutcome:
+    count, stale = len(pairs.device), pairs.are_stale(completeness)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:
         return float((served == SENT).mean()), stale_answers(stale, served)
@@ -195,7 +194,7 @@ def _read_outcome(pairs: Pairs, stale: NDArray[np.bool_]) -> _ReadOutcome:
     rule, stales = shares(replay(pairs, FixedRule().local(pairs)))
     few = int(stales / FEWER_STALE)
     try:
-        frontier = read_frontier(pairs, stale)
+        frontier = frontier_of_reads(LocalDevices(pairs), completeness)
     except TraceContentError:  # every answer is stale, so any tree always asks
         tree = tree_few = 1.0
     else:
@@ -330,8 +329,7 @@ def _replay_writes(trace: Labelled) -> tuple[str, _WriteOutcome]:
 
 
 def _write_outcome(writes: Writes, requests: ReadRequests) -> _WriteOutcome:
-    learnt_from = trained_on(writes)
-    train, test = writes.take(learnt_from), writes.take(~learnt_from)
+    test = writes.take(~trained_on(writes))
 
     def shares(due_us: NDArray[np.int64]) -> _Shares:
         sent, count = batches(test, due_us), len(test.t_us)
@@ -348,7 +346,7 @@ def _write_outcome(writes: Writes, requests: ReadRequests) -> _WriteOutcome:
         return _Shares(messages, points, thirty.missed)
 
     try:
-        tree = at_most(write_frontier(train, test, requests, prices=PRICES))
+        tree = at_most(frontier_of_writes(LocalWriters(writes), requests, prices=PRICES))
     except TraceContentError:  # all writes alike: a fixed delay is all that can be learnt
         tree = thirty
     bound, strict = (shares(bound_us(match, test, requests)) for match in (_BASE, None))

@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, median
@@ -53,7 +54,7 @@ from mudkit.events import (
 from mudkit.fleet import Device
 from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.store import SqliteStore
-from mudkit.fleet.transport import TLS_HANDSHAKE, Transport
+from mudkit.fleet.transport import TLS_HANDSHAKE, Transport, transport_of
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
@@ -169,16 +170,17 @@ class Mud:
 
 
 class _Stored:
-    """A device whose machines store into a given store."""
+    """A device whose first machine stores into a given store."""
 
     def __init__(self, device: Device, store: SqliteStore) -> None:
         self._device = device
-        self._store = store
+        self._store: SqliteStore | None = store
         self.name = device.name
 
     def install(self, system: str, make: Make, *, name: str = "", watch: Collection[str] = ()) -> Installed:
         """See :class:`mudkit.events.Host`."""
-        return self._device.install(system, make, name=name, watch=watch, store=self._store)
+        store, self._store = self._store, None
+        return self._device.install(system, make, name=name, watch=watch, store=store)
 
 
 def _loop(*_: Any) -> None:
@@ -318,10 +320,6 @@ _TRIPS: Final = {
     "TCP and TLS 1.2": ((60, 60), (250, 3200), (330, 90)),
 }
 """Bytes there and back of each round trip that opens a connection, by its protocols."""
-HANDSHAKES: Final = {
-    name: Transport(name, trips, record_bytes=0, packet_bytes=0, idle_s=0.9) for name, trips in _TRIPS.items()
-}
-"""Transports that open a connection for each request, if these are a second apart, and add nothing else."""
 _THINK_S: Final = (1.0, 9.0)
 
 
@@ -406,22 +404,39 @@ def latencies_ms(
     return means_ms
 
 
+def opened_each_time(transport: str) -> dict[str, Transport]:
+    """Return transports that open a connection for each request, by what is opened.
+
+    Requests must be a second apart. Besides the handshake, messages cost what they do in ``transport``.
+    """
+    kept = transport_of(transport) or Transport("messages", (), record_bytes=0, packet_bytes=0)
+    return {
+        name: replace(kept, name=name, handshake=trips, idle_s=0.9, ping_s=None)
+        for name, trips in _TRIPS.items()
+    }
+
+
 def measure_remote(
-    say: Say = say_nothing, *, requests: int = 500, seeds: Sequence[int] = (1, 2, 3, 4, 5)
+    say: Say = say_nothing,
+    *,
+    requests: int = 500,
+    seeds: Sequence[int] = (1, 2, 3, 4, 5),
+    transport: str = "messages",
 ) -> Measured:
     """Measure row M3-remote, with as many requests of each kind a system, link and seed."""
     quantities: dict[str, Quantity] = {}
     for link, name in (("lte", "LTE"), ("umts_3g", "3G")):
         peers: dict[str, tuple[Callable[[Lab], Any], str | Transport]] = {
-            "MUD": (partial(_mud, link=link), "messages"),
-            "bare": (partial(_bare, link=link), "messages"),
+            "MUD": (partial(_mud, link=link), transport),
+            "bare": (partial(_bare, link=link), transport),
         }
         if link == "umts_3g":
-            peers |= {peer: (peers["bare"][0], transport) for peer, transport in HANDSHAKES.items()}
+            opened = opened_each_time(transport)
+            peers |= {peer: (peers["bare"][0], carrier) for peer, carrier in opened.items()}
         by_peer: dict[str, list[dict[str, float]]] = {}
-        for peer, (make, transport) in peers.items():
+        for peer, (make, carrier) in peers.items():
             say(f"{2 * requests:,} requests over {name}, {peer}, {len(seeds)} seeds")
-            by_peer[peer] = [latencies_ms(make, requests, seed, transport) for seed in seeds]
+            by_peer[peer] = [latencies_ms(make, requests, seed, carrier) for seed in seeds]
         for what in ("write", "read"):
             ours_ms = [means_ms[what] for means_ms in by_peer["MUD"]]
             for peer, by_seed in by_peer.items():

@@ -184,7 +184,7 @@ TRANSFERS = pa.schema(
     [
         _required("system", pa.string()),
         _required("device", pa.string()),
-        _required("direction", pa.string()),  # 'up' or 'down'
+        _required("direction", pa.string()),  # 'up' or 'down'; of a short-range link 'near up' or 'near down'
         _required("begun", _TS),  # it came to the link
         _required("started", _TS),  # its first byte, after those before it and after the radio was open
         _required("ended", _TS),  # its last byte, or the cut

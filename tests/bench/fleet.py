@@ -1,7 +1,12 @@
-"""Kernel compared with simpy: devices that report to a server every ten minutes and get an acknowledgement.
+"""Kernel compared with simpy, and with itself at its defaults.
 
-Both sides encode each message as JSON, keep each direction of each link first in, first out at its bandwidth, and
-draw a latency. Ours also keeps the radio's energy and the bill, stores and their commits; simpy's does not.
+Devices report to a server every ten minutes and get an acknowledgement. Kernel and simpy both encode each message as
+JSON, keep each direction of each link first in, first out at its bandwidth, and draw a latency. Ours also keeps the
+radio's energy and the bill, stores and their commits; simpy's does not.
+
+A commuting fleet then reports with place, load, https and coverage on, and at the defaults: times a transfer, as over
+https each report opens a connection, which takes four transfers more. With connections that are kept for half an hour
+there are as many transfers as at the defaults, all of them messages.
 """
 
 from __future__ import annotations
@@ -9,17 +14,24 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import simpy
 from compare import compare
 
+from mudkit import Lab
 from mudkit.fleet import LINKS
-from mudkit.reproduce.lab import EVERY_S, reports
+from mudkit.fleet.link import Leg
+from mudkit.fleet.load import ServerProfile
+from mudkit.fleet.transport import TRANSPORTS, Transport
+from mudkit.reproduce.lab import EVERY_S, Collector, Reporter, reports
 
 DEVICES, HOURS = 1000, 12
 LINK = LINKS["lte"]
+FLEET, FLEET_HOURS = 300, 6
+KEPT = replace(TRANSPORTS["https"], idle_s=1800.0)
 
 
 def measure_rows() -> Iterator[dict[str, object]]:
@@ -33,6 +45,53 @@ def measure_rows() -> Iterator[dict[str, object]]:
     )
     print(f"{'':<4}{run_kernel() / float(str(result['ours_s'])):,.0f} handled events/s", flush=True)
     yield result
+    yield compare_with_defaults(
+        "fleet with https, place, load, coverage; ratio a transfer", TRANSPORTS["https"]
+    )
+    yield compare_with_defaults("the same with connections that are kept; ratio a transfer", KEPT)
+
+
+def compare_with_defaults(label: str, transport: Transport) -> dict[str, object]:
+    """Compare a world with everything on with one at the defaults; the ratio is that of times a transfer."""
+    count = {name: count_transfers(given) for name, given in (("ours", transport), ("peer", None))}
+    result = compare(label, run_fleet(transport), "the defaults", run_fleet(None))
+    for name in ("ratio", "low", "high"):
+        result[name] = round(float(str(result[name])) * count["peer"] / count["ours"], 4)
+    return result
+
+
+def build_fleet(transport: Transport | None) -> Lab:
+    """Build a commuting fleet that reports; with a transport also with place, load and coverage."""
+    lab = Lab(1, record_messages=False, transport=transport or "messages")
+    server = lab.server("server")
+    if transport is not None:
+        lab.server("server", at="austin", profile=ServerProfile(event_us=100.0))
+        for number in range(5):
+            lab.access_point(f"cafe {number}", (30.27 + 0.001 * number, -97.74), 80.0)
+    server.install("reports", Collector)
+    for number, device in enumerate(lab.fleet(FLEET, mobility="commute", roam=transport is not None)):
+        offset_us = number * EVERY_S * 1_000_000 // FLEET
+        device.install("reports", lambda ports, offset_us=offset_us: Reporter(offset_us))
+    return lab
+
+
+def run_fleet(transport: Transport | None) -> Callable[[], None]:
+    """Return the run of a fleet, with its building."""
+    return lambda: build_fleet(transport).run(hours=FLEET_HOURS)
+
+
+def count_transfers(transport: Transport | None) -> int:
+    """Return how many transfers leave a direction of a link in a run."""
+    transfers = 0
+
+    def count(leg: Leg, carried_bytes: int, is_cut: bool) -> None:
+        nonlocal transfers
+        transfers += 1
+
+    lab = build_fleet(transport)
+    lab.world.on_leg = count
+    lab.run(hours=FLEET_HOURS)
+    return transfers
 
 
 def build_report(number: int) -> dict[str, Any]:

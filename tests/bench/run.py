@@ -5,7 +5,7 @@ These are no tests: a person judges the numbers. Speed rows of `mudkit reproduce
 for its table.
 
 Usage: python tests/bench/run.py [PART ...]
-       import, session, matching, fleet, scaling, scoreboard, artefact, traces, rows; all of these by default
+       import, session, matching, windows, fleet, scaling, scoreboard, artefact, traces, rows; all of these by default
        scale, which takes an hour, only by name
 """
 
@@ -22,6 +22,7 @@ import scale
 import scaling
 import scoreboard_day
 import traces
+import windows
 from compare import compare, python
 
 ROWS = ("L7", "S3", "R5", "F5", "F3", "F1", "F6", "F2", "M2", "M1", "M3")
@@ -33,6 +34,7 @@ def main() -> None:
         "import": lambda: iter([measure_import()]),
         "session": lambda: iter([measure_session()]),
         "matching": matching.measure_rows,
+        "windows": windows.measure_rows,
         "fleet": fleet.measure_rows,
         "scaling": scaling.measure_rows,
         "scoreboard": scoreboard_day.measure_rows,

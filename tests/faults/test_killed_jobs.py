@@ -2,8 +2,9 @@
 
 A life is one `mudkit pipeline JOB`, killed after it has finished a number of further parts and, for half of
 them, a fraction of a part's time later: with its child processes, or only its Java, or only its Python (tasks
-outlive it for a moment). The next life resumes; the last one of each output is not killed. Its output
-is compared with that of an uninterrupted session. After each kill there is no output for any reader.
+outlive it for a moment). The next life resumes; the last one of each output is not killed, and in the test it is
+a call in the session of the tests. Its output is compared with that of an uninterrupted session. After each kill
+there is no output for any reader.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Chain:
     """Successive runs of a job for one output."""
 
     def __init__(self, job: str, source: Path, out: Path, parts: int = INGEST_PARTS) -> None:
-        self.job, self.out, self.total_parts = job, out, parts
+        self.job, self.source, self.out, self.total_parts = job, source, out, parts
         self.master = "local[2]"
         options = OPTIONS.get(job, ["--dates", "1"])
         self.command = [
@@ -128,6 +129,14 @@ class Chain:
         return was_alive
 
 
+def run_in_session(
+    spark: SparkSession, job: str, source: Path, out: Path, dates: int | None = None
+) -> pipeline.IngestReport | pipeline.JobReport:
+    if job == "ingest":
+        return pipeline.ingest(spark, source, out, rule="trip_start")
+    return pipeline.run_job(spark, job, source, out, dates=dates)
+
+
 def read_rows(path: Path) -> pa.Table:
     table = ds.dataset(path, format="parquet").to_table()
     return table.sort_by([(name, "ascending") for name in table.column_names])
@@ -198,11 +207,15 @@ def test_killed_jobs_resume_and_give_the_same_output(
         assert lost >= lives - 1
         assert finished
         if not chain.is_complete():
-            process = chain.start()
-            stdout, stderr = process.communicate(timeout=GUARD_S)
-            assert process.returncode == 0, stderr
-            assert stderr == f"{len(finished)} of {parts} partitions existed already\n"
-            assert str(out) in stdout
+            if lives > 1:
+                process = chain.start()
+                stdout, stderr = process.communicate(timeout=GUARD_S)
+                assert process.returncode == 0, stderr
+                assert stderr == f"{len(finished)} of {parts} partitions existed already\n"
+                assert str(out) in stdout
+            else:  # in the session of the tests: a Java takes seconds to start
+                report = run_in_session(spark, job, chain.source, out, dates=1)
+                assert (report.parts, report.parts_reused) == (parts, len(finished))
             assert not [name for name in list_names(out) if name.startswith(("_job", "."))]
         assert list_names(tmp_path) == ["out"]
     uninterrupted_out = tmp_path / "calm"
@@ -211,11 +224,11 @@ def test_killed_jobs_resume_and_give_the_same_output(
         assert resumed.positions.equals(uninterrupted.positions)
         assert resumed.reads.sort_by("read_id").equals(uninterrupted.reads.sort_by("read_id"))
         assert resumed.rejected.equals(uninterrupted.rejected)
-        pipeline.ingest(spark, cabs, uninterrupted_out, rule="trip_start")
+        run_in_session(spark, job, cabs, uninterrupted_out)
         for table in ("positions", "reads", "rejected"):
             assert read_bytes(out, table) == read_bytes(uninterrupted_out, table)
     else:
-        pipeline.run_job(spark, job, folder, uninterrupted_out)
+        run_in_session(spark, job, folder, uninterrupted_out)
         assert read_rows(out).equals(read_rows(uninterrupted_out))
 
 

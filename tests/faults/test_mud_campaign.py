@@ -146,7 +146,7 @@ def test_campaign_finds_seeded_bug(bug):
     [
         ("a session without a token", "has begun a session"),
         ("a timeout that does not adapt to the link", "over a slow link"),
-        ("a registration of all continuous reads for each of them", "registrations of"),
+        ("a registration of all continuous reads for each of them", "still sends"),
         ("a session that ends although its client is reached", "sessions"),
     ],
 )

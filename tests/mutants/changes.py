@@ -101,9 +101,9 @@ def module_of(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def list_mutants(module: str, kinds: Collection[str]) -> list[Mutant]:
-    """Return the mutants of a module."""
-    return [mutant for mutant, _ in _mutate(module, kinds)]
+def list_mutants(module: str, kinds: Collection[str], function: str | None = None) -> list[Mutant]:
+    """Return the mutants of a module, or of one of its functions."""
+    return [mutant for mutant, _ in _mutate(module, kinds, function)]
 
 
 def mutated(mutant: Mutant) -> str:
@@ -125,11 +125,15 @@ def functions_of(
             yield from functions_of(child, within)
 
 
-def _mutate(module: str, kinds: Collection[str]) -> Iterator[tuple[Mutant, ast.Module]]:
+def _mutate(
+    module: str, kinds: Collection[str], only: str | None = None
+) -> Iterator[tuple[Mutant, ast.Module]]:
     """Yield each mutant with its module: one tree, which is restored before the next one."""
     tree = ast.parse(file_of(module).read_text(encoding="utf-8"))
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for name, function in functions_of(tree):
+        if only not in (None, name):
+            continue
         for edit in (edit for kind in KINDS if kind in kinds for edit in _edits(function, function, kind)):
             before = ast.unparse(edit.shown)
             old = edit.exchange(edit.new)

@@ -144,20 +144,31 @@ def measure(files: Sequence[str]) -> dict[str, dict[str, Any]]:
         subprocess.run([*command, "combine", "-q"], cwd=ROOT, env=environment, check=status != 5)
         reached = _reached(Path(folder, "data")) if Path(folder, "data").is_file() else {}
         times_s = json.loads(Path(folder, "times.json").read_text(encoding="utf-8"))
-    return {file: _of_file(file, reached, times_s) for file in files}
+    return _by_file(files, reached, times_s)
 
 
-def _of_file(
-    file: str, reached: Mapping[str, Collection[str]], times_s: Mapping[str, float]
-) -> dict[str, Any]:
-    """Return the tests of a file, the functions that they reach, and their times."""
-    own = {function: [t for t in of if t.split("::")[0] == file] for function, of in reached.items()}
-    names = sorted(set().union(*own.values()))
+def _by_file(
+    files: Sequence[str], reached: Mapping[str, Collection[str]], times_s: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
+    """Return the tests of each file, the functions that they reach, and their times."""
+    functions: dict[str, dict[str, list[str]]] = {file: {} for file in files}
+    for function, tests in reached.items():
+        for test in tests:
+            functions[test.split("::")[0]].setdefault(function, []).append(test)
+    times: dict[str, dict[str, float]] = {file: {} for file in files}
+    for test, time_s in times_s.items():
+        times[test.split("::")[0]][test] = time_s
+    return {file: _of_file(functions[file], times[file]) for file in files}
+
+
+def _of_file(functions: Mapping[str, Collection[str]], times_s: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of `Reach` for the tests of one file."""
+    names = sorted(set().union(*functions.values()))
     numbers = {name: number for number, name in enumerate(names)}
     return {
         "tests": names,
-        "functions": {function: sorted(map(numbers.__getitem__, of)) for function, of in own.items() if of},
-        "times_s": {test: time_s for test, time_s in times_s.items() if test.split("::")[0] == file},
+        "functions": {function: sorted(map(numbers.__getitem__, of)) for function, of in functions.items()},
+        "times_s": times_s,
     }
 
 

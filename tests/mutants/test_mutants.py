@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,21 @@ def test_bodies_of_functions_are_changed_but_no_texts_of_errors_and_no_assertion
         ["far", "value > 5 -> value >= 5  (line 37)"],
         ["far", "value > 5 -> value > 6  (line 37)"],
     ]
+
+
+def test_listed_survivors_are_changes_of_the_code_as_it_is(monkeypatch):
+    monkeypatch.syspath_prepend(TOOL)
+    changes = import_module("changes")
+    rows = tomllib.loads((TOOL / "survivors.toml").read_text())["survivor"]
+    kept = {(row["module"], row["function"]): set() for row in rows}
+    for module, function in kept:
+        for mutant in changes.list_mutants(module, changes.KINDS, function):
+            kept[module, function].add((mutant.before, mutant.after, mutant.nth))
+    assert [
+        row
+        for row in rows
+        if (row["before"], row["after"], row.get("nth", 1)) not in kept[row["module"], row["function"]]
+    ] == []
 
 
 @pytest.mark.soak(keep=2, group="trials")

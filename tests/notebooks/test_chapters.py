@@ -204,7 +204,7 @@ def executed(request, tmp_path_factory, scaled):
 @pytest.mark.parametrize(
     "chapter",
     [
-        pytest.param(file, marks=pytest.mark.soak(keep=1 if file.stem in SPARK_CHAPTERS else 4), id=file.stem)
+        pytest.param(file, marks=pytest.mark.soak(keep=1 if file.stem in SPARK_CHAPTERS else 2), id=file.stem)
         for file in CHAPTERS
     ],
 )

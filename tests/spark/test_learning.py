@@ -19,9 +19,11 @@ from mudkit.learning import (
     devices,
     evaluate,
     evaluate_batches,
+    frontier,
     search,
 )
 from mudkit.learning.pairs import Pairs
+from mudkit.pipeline import slices
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
 from mudkit.reproduce.row import judge, say_nothing
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -64,10 +66,15 @@ def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds
 
 
 @pytest.mark.soak(keep=1, group="evaluation")
-@pytest.mark.parametrize(("folds", "completeness"), [("device", None), ("time", 0.9)])
+@pytest.mark.parametrize(
+    ("folds", "completeness", "sent"), [("device", None, 10_000), ("time", 0.9, 100), ("device", None, 100)]
+)
 def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
-    spark, frames, folds, completeness, monkeypatch
+    spark, frames, folds, completeness, sent, monkeypatch
 ):
+    """Send all reads with the tasks, or each the reads of its times."""
+    monkeypatch.setattr(slices, "MAX_SENT_READS", sent)
+    monkeypatch.setattr(slices, "SLICE_READS", 64)
     monkeypatch.setattr(evaluate_batches, "MAX_LEARNT_WRITES", 3000)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 2)
     positions, reads, _ = frames
@@ -80,6 +87,25 @@ def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
     assert on_spark.attrs["sample"] == here.attrs["sample"]
     assert 2 <= on_spark["learnt_devices"][2] < (4 if folds == "device" else 40)
+
+
+@pytest.mark.soak(keep=1, group="evaluation")
+def test_frontiers_on_spark_equal_those_in_this_process(frames, labelled, monkeypatch):
+    """Compare shares and leaves by price; of writes the trees learn from some devices of a tenth."""
+    monkeypatch.setattr(frontier, "MAX_LEARNT_PAIRS", 500)  # of 1,100
+    positions, reads, labels = frames
+    options = {"stale": "completeness", "completeness": 0.9, "features": "dense", "prices": (0.3, 1.0, 4.0)}
+    here = learning.read_frontier(*labelled, **options, positions=positions.toArrow())
+    on_spark = learning.read_frontier(labels, reads.drop("read_id"), **options, positions=positions)
+    pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
+    assert here["sent_share"].is_monotonic_increasing
+    assert here["leaves"].max() > 1
+    firsts = pipeline.label_writes(positions, reads)
+    tables = firsts, positions, reads
+    here = learning.write_frontier(*(of.toArrow() for of in tables), prices=(0.01, 0.5))
+    on_spark = learning.write_frontier(*tables, prices=(0.01, 0.5))
+    pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
+    assert here["missed_share"].nunique() > 5
 
 
 @pytest.mark.soak(keep=1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
+from mudkit.systems.mud.messages import PORT
+from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.wire import as_wire
 
 _READ_FIELDS = {"predicate": None, "keys": None, "reader": {}, "aggregate": None, "latest": False}
@@ -66,16 +68,26 @@ def build_message(kind, **message):
     return {**_DEFAULT_FIELDS.get(kind, {}), **message, "kind": kind}
 
 
+def received(machine, source, kind, **message):
+    """Return the event of a message; what only devices send comes from the service of the device."""
+    is_from_device = kind in ("ask", "asks", "hello")
+    if kind == "confirmed" and isinstance(machine, NotificationServer):
+        is_from_device = source not in (*machine._cloud, *machine._others)
+    return Received(
+        f"{source}/{PORT}" if is_from_device else source, build_message(kind, **message), source.split("@")[0]
+    )
+
+
 def handle_event(machine, kind, source="there", now_us=0, **message):
     """Handle a message that is not dropped; return the sent messages."""
-    effects = machine.handle(now_us, Received(source, build_message(kind, **message)))
+    effects = machine.handle(now_us, received(machine, source, kind, **message))
     assert not _list_dropped(effects), f"{kind} from {source} was dropped: {build_message(kind, **message)}"
     return sent(effects)
 
 
 def is_dropped(machine, kind, source="there", now_us=0, **message):
     """Return whether a machine drops a message and does nothing else."""
-    effects = machine.handle(now_us, Received(source, build_message(kind, **message)))
+    effects = machine.handle(now_us, received(machine, source, kind, **message))
     return bool(effects) and _list_dropped(effects) == list(effects)
 
 
@@ -86,8 +98,11 @@ def _list_dropped(effects):
 
 
 def sent(effects):
-    """Return receivers and messages as they are on the wire."""
-    return [(receiver, as_wire(message)) for receiver, message in list_sent_structs(effects)]
+    """Return receivers and messages as they are on the wire; the service of a device as the device."""
+    return [
+        (receiver.removesuffix(f"/{PORT}"), as_wire(message))
+        for receiver, message in list_sent_structs(effects)
+    ]
 
 
 def list_sent_structs(effects):

@@ -17,8 +17,10 @@ from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.continuous_reads import listener_of
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
+from mudkit.systems.mud.device.read_path import selected_aggregates_error
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
+    PORT,
     Alter,
     AwaitSynced,
     Create,
@@ -41,7 +43,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
-from mudkit.systems.mud.servers.cloud import NAME, PORT, Cloud
+from mudkit.systems.mud.servers.cloud import NAME, Cloud
 from mudkit.systems.mud.tables.changes import Changes, add_of, merge_of, remove_of, union_of
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
@@ -61,6 +63,9 @@ _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as 
 @check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
+
+    It is attached to the service of the device, which the clients of all its apps share: one connection,
+    session and heartbeat. What one app stores, another one does not see.
 
     Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
     anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
@@ -126,8 +131,6 @@ class Client(OnHost):
             device.name,
             app,
             token,
-            cloud.gateways,
-            cloud.notification_servers,
             max_rows,
             read_policy,
             write_policy,
@@ -142,6 +145,7 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
+        cloud.serve(device)
         self.device = device
         self._app = app
         self._authority = cloud.authority
@@ -499,7 +503,7 @@ class Client(OnHost):
             read.
         sync_timestamp : float, optional
             Commit time in seconds of the lab from which a continuous read also delivers existing records;
-            None: none of them.
+            None: none of them. One with ``limit`` delivers them in any case.
         callback : callable, optional
             Called with the completed operation. For a continuous read: called with each :class:`Change`, and
             with ``{"ended": reason}`` when the cloud ends it, because its token expires, the table is closed
@@ -521,9 +525,13 @@ class Client(OnHost):
             The only columns to return, so that a device does not load wide records for one field. Such a read
             is not held on the device, and not in the history of reads.
         order : str, optional
-            A column, with ``ASC`` or ``DESC``; by default the key. Records without it come last.
+            A column, with ``ASC`` or ``DESC``; by default the key. Records without it come last. Not for a
+            continuous read without ``limit``.
         limit : int, optional
-            Maximum number of records, the first ones in this order.
+            Maximum number of records, the first ones in this order. A continuous read is a window then: its
+            callback gets the first records that there are, an upsert of each that comes among them, and a
+            ``remove`` of each that leaves them. One that leaves pulls in the next. New reader data
+            (:meth:`update_data`) changes the window at once.
 
         Returns
         -------
@@ -538,7 +546,8 @@ class Client(OnHost):
         ------
         ParameterError
             The reader's data is no mapping, ``columns`` or ``order`` is not usable, or a continuous read has
-            an option that is not for it, such as aggregates with another ``sync_timestamp`` than 0.
+            an option that is not for it, such as aggregates or a limit with another ``sync_timestamp`` than
+            0, or an order without a limit.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
@@ -547,21 +556,36 @@ class Client(OnHost):
         if type == "continuous":
             _refuse_option("utility", utility)
             _refuse_option("offline", None if offline == "answer" else offline)
-            for name, value in (("columns", columns), ("order", order), ("limit", limit)):
-                _refuse_option(name, value)
+            selection = Selection.parse(columns, order, limit)
+            if order is not None and limit is None:
+                raise ParameterError(
+                    "An order without a limit has no meaning in a continuous read: changes come one by one.",
+                    where="order",
+                    found=brief(order),
+                    expected="a limit beside it",
+                    remedy="add limit=20, or sort the records where they are shown",
+                )
+            if limit is not None:
+                if sync_timestamp not in (None, 0):
+                    raise unusable("sync_timestamp", sync_timestamp, "0 or None: a window is of all records")
+                sync_timestamp = 0
             if aggregate is not None and sync_timestamp not in (None, 0):
                 raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
                 parsed = Predicate("TRUE")
+            if aggregate is not None and selection is not None:
+                raise selected_aggregates_error()
             listener = ""
             if callback is not None:
                 self._begun += 1
                 listener = f"handle of continuous read {self._begun} of this run"
                 self.installed.listen(listener, partial(self._register_callback, callback))
             return self.installed.call(
-                Register(table, parsed, reader, sync_timestamp, listener, aggregate=aggregate)
+                Register(
+                    table, parsed, reader, sync_timestamp, listener, aggregate=aggregate, selection=selection
+                )
             )
         operation = self.installed.call(
             Read(
@@ -585,10 +609,11 @@ class Client(OnHost):
         -------
         Operation
             Its result is a list of dicts. ``handle``, ``table``, ``predicate`` (its text) with its
-            ``constants``, ``data`` and ``aggregate`` are those of the read. ``synced``: all records that
-            existed before have been received. ``waiting`` is the number of notifications that wait for a
-            callback, ``paused`` is True if there are too many, and ``ended`` the reason for which the cloud
-            has ended the read, while its callback was not called with it; None: it has not ended.
+            ``constants``, ``data``, ``aggregate``, ``columns``, ``order`` and ``limit`` are those of the
+            read. ``synced``: all records that existed before have been received. ``waiting`` is the number of
+            notifications that wait for a callback, ``paused`` is True if there are too many, and ``ended``
+            the reason for which the cloud has ended the read, while its callback was not called with it;
+            None: it has not ended.
         """
         return self.installed.call(ListReads())
 
@@ -649,6 +674,8 @@ class Client(OnHost):
 
     def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
+
+        A read with a limit shows at once what the reader may see with them.
 
         Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.update_data`.
 

@@ -117,7 +117,8 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
     None: none of them. ``listener`` is notified of the handle as soon as the read is stored; empty: the
     application has no callback for changes. ``aggregate``: aggregates of which it is notified instead of
-    records.
+    records. ``selection``: columns of which it is notified, or a window, which is of all records; None: of
+    all columns of all records.
     """
 
     table: str
@@ -127,6 +128,7 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
     listener: str
     type: Literal["continuous"] = "continuous"
     aggregate: str | None = None
+    selection: Selection | None = None
 
 
 class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
@@ -198,6 +200,15 @@ Lsn: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 62)]
 """Position in the log; -1: the follower has no state yet."""
 Endpoint: TypeAlias = Annotated[str, Meta(max_length=1024, pattern=r"\A[^\n]+/[^/\n]+\Z")]
 """``netid/appid``."""
+
+
+PORT: Final = "mud"
+"""Name of each server's machine, and of a device's service; that of an app's machine ends with the app."""
+
+
+def is_of_service(source: str) -> bool:
+    """Return whether an address is that of a device's service, for which the device vouches."""
+    return source.rpartition("/")[2] == PORT
 
 
 def netid_of(endpoint: str) -> str:
@@ -388,7 +399,8 @@ class RegisterRequest(
     those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
     read began. ``aggregate`` are the aggregates of which the reader is notified instead of records, absent:
     of records. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
-    ``table`` is None at the first registration.
+    ``table`` is None at the first registration. ``selection`` has the columns that are sent, or is a window:
+    with a limit, the first records of each processor are sent; absent: all columns of all records.
     """
 
     request: Count
@@ -402,6 +414,10 @@ class RegisterRequest(
     digests: list[tuple[Count, str]] | UnsetType = UNSET
     begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
     aggregate: str | UnsetType = UNSET
+    selection: Selection | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent(UNSET in (self.aggregate, self.selection))
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -561,6 +577,7 @@ class Registration(
     digests: list[tuple[Count, str]] | UnsetType = UNSET
     begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
     aggregate: str | UnsetType = UNSET
+    selection: Selection | UnsetType = UNSET
 
 
 class ReaderDataUpdate(
@@ -802,12 +819,14 @@ class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_on
 
 
 class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
-    """Client to notification server: its current address and a sign of life (Mobius 5).
+    """Service of a device to notification server: its current address and a sign of life (Mobius 5).
 
-    ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
-    policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
-    identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
-    welcome. ``tokens`` has the token of each app of the session that has one; absent in a heartbeat.
+    ``endpoint`` has the device and the first of its apps that are to be notified. ``session`` None: it has
+    none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of policy that the first
+    app follows, and ``others`` those of each other app; absent: there is none, or it is a heartbeat. ``seq``
+    counts the hellos of a start of the service, which ``incarnation`` identifies. ``nonce`` is that of the
+    last :class:`Identify`; absent: there was none since the last welcome. ``tokens`` has the token of each
+    app of the device that has one; absent in a heartbeat.
     """
 
     endpoint: Endpoint
@@ -818,6 +837,13 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     seq: Count
     nonce: Name | UnsetType = UNSET
     tokens: dict[Name, str] | UnsetType = UNSET
+    others: dict[Name, dict[str, Count]] | UnsetType = UNSET
+
+    @property
+    def apps(self) -> dict[str, dict[str, int]]:
+        """Versions of the policies of each app that is to be notified."""
+        others = {} if self.others is UNSET else self.others
+        return {app_of(self.endpoint): self.policies, **others}
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
@@ -848,7 +874,10 @@ class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
 
 
 class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
-    """Change in a continuous read: a new version of a record; the fields are those of :class:`Row`."""
+    """Change in a continuous read: a new version of a record, or one that has come into its window.
+
+    The fields are those of :class:`Row`; ``data`` has the columns of the read.
+    """
 
     key: Name
     ver: Count
@@ -859,7 +888,7 @@ class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
 
 
 class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
-    """Change in a continuous read: a record that the reader was sent has left it.
+    """Change in a continuous read: a record that the reader was sent has left it, or its window.
 
     ``ver`` None: the reader holds the record and may not know whether it still exists.
     """
@@ -872,7 +901,8 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
 
     ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
-    ``lsn`` comes with a change; None: the record existed before the registration. ``synced_lsn`` is the log
+    ``lsn`` comes with a change; None: the record existed before the registration. ``also`` comes with the
+    change of a window: the record that has come into it or left it in exchange. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
     positions count; absent: the first one.
@@ -891,9 +921,11 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     state: list[Value] | UnsetType = UNSET
+    also: Upsert | LeftRead | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
+        _check_consistent(self.also is UNSET or self.change is not UNSET)
         _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 
 

@@ -23,9 +23,10 @@ from msgspec.structs import replace
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
-from mudkit.events import Effect, SetTimer
+from mudkit.events import CancelTimer, Effect, SetTimer
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import write_path
+from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import CachedAnswer
 from mudkit.systems.mud.device.connection import (
     RETRY,
@@ -35,24 +36,25 @@ from mudkit.systems.mud.device.connection import (
     Writing,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
+from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
     Notification,
     ReaderDataUpdate,
-    Register,
     RoutedWrite,
     Row,
-    Welcome,
     Write,
     WriteRequest,
     WriteResult,
 )
-from mudkit.systems.mud.servers import backend
+from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.notifications import NotificationServer
-from mudkit.systems.mud.servers.processor import Matching, Processor, ReadKey
+from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
@@ -133,9 +135,10 @@ _register, _replace_reader_data, _match = (
 )
 _build_request = WritePath.build_request
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
-_begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
+_attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = ContinuousReads._begin_live
 _write_at_store = BackEnd._write
+_send_tell = Processor._send_tell
 
 
 def _keep_conflict(
@@ -183,11 +186,11 @@ def _notify_everyone(
     return _match(self, replace(row, predicate=None), table)
 
 
-def _accept_any_data(self: Processor, message: ReaderDataUpdate) -> Sequence[Effect]:
+def _accept_any_data(self: Processor, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
     reading = self._reads.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _replace_reader_data(self, message)
+    return _replace_reader_data(self, now_us, message)
 
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -201,13 +204,21 @@ def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes:
     return (SetTimer(RETRY, 10_000_000),)
 
 
-def _greet_for_each(self: ContinuousReads, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
-    return *_begin_read(self, now_us, op_id, operation), *self.send_hello(now_us)
+def _greet_for_each(self: Greeting, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
+    return *_attach(self, now_us, app, attachment), SetTimer(GREET, 0)
 
 
-def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+def _register_all(self: ContinuousReads, now_us: int, state: SessionState) -> Sequence[Effect]:
     self._session = None
-    return _welcome(self, now_us, welcome)
+    return _receive_session(self, now_us, state)
+
+
+def _end_for_all(self: Greeting, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
+    """End the hellos and heartbeats of a device when one of its apps needs none any more."""
+    effects = _attach(self, now_us, app, attachment)
+    if attachment.is_notified:
+        return effects
+    return [*effects, *self._timer.settle(now_us, HELLO), CancelTimer(HEARTBEAT)]
 
 
 def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -233,6 +244,11 @@ def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRea
     """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
+
+
+def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
+    """Send a change of a window without the one that comes with it."""
+    return _send_tell(self, now_us, read_key, **{**body, "also": UNSET})
 
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
@@ -279,7 +295,7 @@ BUGS: Final = (
         "a repeated blind write",
         "a retransmitted write is decided again",
         ((BackEnd, "_results", lambda self, client: {}),),
-        seed=5,
+        seed=6,
     ),
     Bug(
         "a conflict that keeps the pending write",
@@ -414,7 +430,37 @@ BUGS: Final = (
     Bug(
         "a session without a token",
         "another machine gets the notifications of an app",
-        ((NotificationServer, "_is_proven", lambda self, hello: True),),
+        (
+            (notifications, "is_of_service", lambda source: True),
+            (notifications, "_is_allowed", lambda *given: True),
+        ),
+        in_histories=False,
+        seed=10,
+    ),
+    Bug(
+        "a gateway that believes any token",
+        "an app reads what only another one may read, with that one's token",
+        ((gateway, "_check_app", lambda claims, app: None),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a service that forwards all to its first app",
+        "another app of the device misses changes of its continuous reads",
+        ((Greeting, "_concerned", lambda self, body: list(self._apps)[:1]),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "an answer for every app that asks the same",
+        "an app reads what only another one may read, because both ask at once",
+        ((SharedReads, "_may_see", lambda self, *given: True),),
+        in_histories=False,
+    ),
+    Bug(
+        "an app that ends the heartbeats of its device",
+        "continuous reads of an app end silently with those of another one",
+        ((Greeting, "attach", _end_for_all),),
         in_histories=False,
         seed=10,
     ),
@@ -428,7 +474,7 @@ BUGS: Final = (
     Bug(
         "a registration of all continuous reads for each of them",
         "messages grow with the square of the number of continuous reads",
-        ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "receive_welcome", _register_all)),
+        ((Greeting, "attach", _greet_for_each), (ContinuousReads, "receive_session", _register_all)),
         in_histories=False,
         seed=23,
     ),
@@ -490,7 +536,14 @@ BUGS: Final = (
         "an application draws its first screen without records that exist",
         ((ContinuousReads, "_begin_live", _notify_synced_early),),
         in_histories=False,
-        seed=69,
+        seed=16,
+    ),
+    Bug(
+        "a window that pulls nothing in",
+        "a record that leaves a window leaves it short",
+        ((Processor, "_send_tell", _send_one_change),),
+        in_histories=False,
+        seed=9,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -18,7 +18,8 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
-from mudkit.verify.campaign.faults import KINDS, ROGUE, TRIALS, FaultInjector
+from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
+from mudkit.verify.campaign.neighbours import STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -132,11 +133,21 @@ class Campaign:
             self.rolled_back_us,
             self._added,
         )
+        self.neighbours = Neighbours(
+            self.lab,
+            self.cloud,
+            self.clients,
+            self._hosts,
+            self.work.log,
+            Random(f"neighbours of run {seed}"),
+        )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
         self._increments = Random(f"increments of {seed}")
         """A separate stream for increments, so that they leave runs without them as they are."""
         self._is_counting = self._increments.random() < 0.2
+        self._windows = Random(f"windows of run {seed}")
+        """A separate stream for windows, so that they leave runs without them as they are."""
         self._restarted: dict[str, None] = {}
         """Clients whose applications were started again."""
         self.must_commit: dict[str, str] = {}
@@ -183,7 +194,7 @@ class Campaign:
             write_policy=policy,
             max_waiting=Random(f"{name} of run {self._seed}").choice([1, 3, 1000]),
         )
-        (process,) = self.lab.world.hosts[name].processes
+        process, *_ = self.lab.world.hosts[name].processes
         process.store.at_put = partial(self._record_write, name)
         return client
 
@@ -242,6 +253,7 @@ class Campaign:
         self.losses.setdefault(host.name, []).append(loss)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
+        self.neighbours.record_loss(host.name)
         self.work.record_loss(host.name, is_wiped=is_wiped)
 
     def _drop_rolled_back_answers(self, host: Any) -> None:
@@ -280,6 +292,9 @@ class Campaign:
             creation = first.create(SIDE)
             creation.result()
             self.work.creations.append(creation)
+        if self.neighbours:
+            self.neighbours.begin()
+            self.counts["other apps"] += 1
         plan = self._plan(world.now_us)
         for at_us, step in plan:
             if at_us > world.now_us:
@@ -288,12 +303,15 @@ class Campaign:
         self.faults.end()
         self.lab.run(minutes=10)
         self.faults.heal()
-        for name in self._restarted:
-            self.work.find_reads(name)
-        self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
+        for wait_minutes in (REST_MINUTES, 60 * SETTLE_HOURS - 2 * REST_MINUTES):
+            for name in self._restarted:  # again, for reads whose handle the application had not heard of
+                self.work.find_reads(name)
+            self.lab.run(minutes=wait_minutes)
         before = {name: host.requests.copy() for name, host in self._hosts.items()}
         self.lab.run(minutes=REST_MINUTES)
         self.at_rest = {name: host.requests - before[name] for name, host in self._hosts.items()}
+        if self.neighbours:
+            self.neighbours.end()
         if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
@@ -407,6 +425,9 @@ class Campaign:
             draw_us = self._increments.randint
             plan += [(draw_us(0, end_us), "increment") for _ in range(draw_us(5, 50))]
             plan += [(at_us, step) for at_us, step in plan[-5:]]  # two at once, which may become one
+        many = self._windows.choices([0, 2, 5], [2, 2, 1])[0]
+        plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
+        plan += self.neighbours.plan(end_us)
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -439,8 +460,12 @@ class Campaign:
         elif step == "tally":
             draw = self._applications
             self.work.tally(draw.choice(list(self.clients)), draw.choice([None, "n = 1"]))
+        elif step == "window":
+            self.work.window(self._windows.choice(list(self.clients)), self._windows)
         elif step == "application":
             self._restart_application()
+        elif step in STEPS:
+            self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)
         elif step == "away":
@@ -474,7 +499,7 @@ class Campaign:
         draw, lab = self._applications, self.lab
         name = draw.choice(list(self.clients))
         self._restarted[name] = None
-        (process,) = (one for one in lab.world.hosts[name].processes if one.name != ROGUE)
+        process, *_ = lab.world.hosts[name].processes
         process.forget_listeners()
         for _ in range(draw.choice([1, 2, 5])):
             self.work.write(draw.choice(sorted(self._undelayed) or list(self.clients)))

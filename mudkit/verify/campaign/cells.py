@@ -29,7 +29,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "watching": (
         "aggregates known or waiting", "aggregates passed on", "asked for a hello",
-        "ended", "heartbeat timer", "hello timer", "known, unregistered or waiting", "life",
+        "ended", "greet timer", "heartbeat timer", "hello timer", "known, unregistered or waiting", "life",
         "life, registered again", "listen",
         "notified timer", "policy", "redirected", "refused", "refused here", "register, asked",
         "register, no session", "registered",

@@ -13,6 +13,8 @@ from mudkit.fleet.link import Curve, Transfer
 from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
+from mudkit.systems.mud.messages import PORT
+from mudkit.verify.campaign.work import APP
 
 AFTER_S: Final = 300.0
 """A fault counts as in effect until this time after its repair."""
@@ -122,7 +124,7 @@ class FaultInjector:
         before = self._world.on_incident
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
-            if detail == ROGUE:
+            if detail == ROGUE or (host.link is not None and detail != f"{PORT}-{APP}"):
                 pass  # another machine of the host
             elif incident == "killed":
                 self._record_kill(host.name)

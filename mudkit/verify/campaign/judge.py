@@ -10,14 +10,25 @@ from math import inf
 from typing import Any, Final
 
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
-from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem, TokenExpired
+from mudkit.errors import AccessDenied, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.messages import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.neighbours import THIEF
 from mudkit.verify.campaign.observers import WriteAnswer
-from mudkit.verify.campaign.work import AGGREGATE, COUNTS, MAIN, SIDE, ReaderData, Watch, WriteRecord
+from mudkit.verify.campaign.work import (
+    AGGREGATE,
+    COUNTS,
+    MAIN,
+    SIDE,
+    ReaderData,
+    Watch,
+    WriteRecord,
+    error_of,
+)
 from mudkit.wire import as_wire
 
 PROMISED: Final = {
@@ -100,13 +111,18 @@ class Judgement:
             "continuous reads of aggregates are notified when these change": lambda: self._judge_tallies(
                 rows
             ),
+            "a window shows the first of the records that its reader may see": lambda: self._judge_windows(
+                rows
+            ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
+            "no app sees what only another one may see": self._judge_seen,
+            "an app's reads do not end with those of another app of its device": self._judge_missed,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together,
+                self._judge_together, self._judge_seen,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -261,7 +277,7 @@ class Judgement:
         """Check that no message of the cloud or its clients was dropped as invalid."""
         incidents = self.campaign.lab.frame("incidents")
         for row in incidents[incidents["incident"] == "dropped"].itertuples():
-            if str(row.detail).endswith(f"/{ROGUE}"):
+            if str(row.detail).endswith((f"/{ROGUE}", f"/{PORT}-{THIEF}")):
                 continue
             self.problems.append(f"{row.device} dropped {row.detail}")
 
@@ -283,7 +299,7 @@ class Judgement:
             if read.status == "ok" and read.result().aggregates is None:
                 self._judge_values(read, [record["v"] for record in read.result().records.values()])
         for write in work.writes:
-            error = _error(write.operation) if write.operation.status == "failed" else None
+            error = error_of(write.operation) if write.operation.status == "failed" else None
             if isinstance(error, Conflict) and error.store is not None:
                 match error.store["data"]:
                     case {"v": str(value)}:
@@ -402,13 +418,13 @@ class Judgement:
                     if (0 if before is None else before["ver"]) != expected and not is_insert:
                         self.problems.append(f"{value!r} of {key} must replace {expected}, and is {row}")
             elif operation.status == "failed" and value and times[value]:
-                self.problems.append(f"{value!r} of {key} failed ({_error(operation)}), and was committed")
+                self.problems.append(f"{value!r} of {key} failed ({error_of(operation)}), and was committed")
             elif operation.status == "failed" and self._is_expired(write):
                 pass
             elif operation.status == "failed" and kind == "conditional":
                 self._judge_conflict(key, operation, rows)
             elif operation.status == "failed" and kind == "blind":
-                self.problems.append(f"a blind write failed: {_error(operation)}")
+                self.problems.append(f"a blind write failed: {error_of(operation)}")
             elif not operation.done() and not self._is_pending(write):
                 self.problems.append(f"{kind} write {value!r} of {key} was never answered")
         for value, name in sorted(self.campaign.must_commit.items()):
@@ -472,7 +488,7 @@ class Judgement:
 
     def _is_expired(self, write: WriteRecord) -> bool:
         """Check whether a device refused a write because its client's token had expired."""
-        is_expired = isinstance(_error(write.operation), TokenExpired)
+        is_expired = isinstance(error_of(write.operation), TokenExpired)
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
@@ -594,7 +610,7 @@ class Judgement:
             if count > 1 or (operation.status == "ok" and count != 1 - is_absorbed):
                 self.problems.append(f"{write.value!r} was acknowledged, and was committed {count} times")
             elif operation.status == "failed":
-                error = _error(operation)
+                error = error_of(operation)
                 if count or not isinstance(error, AccessDenied | Conflict | ParameterError | TableProblem):
                     self.problems.append(
                         f"{write.value!r} failed ({error!r}), and was committed {count} times"
@@ -627,8 +643,48 @@ class Judgement:
             if tally.notified[-1:] != [expected]:
                 self.problems.append(f"{tally.client} has {tally.notified[-1:]}, the records {expected}")
 
+    def _judge_windows(self, rows: list[dict[str, Any]]) -> None:
+        """Check that each window has at most as many records as its limit, and at the end the first ones."""
+        final = {row["key"]: row for row in rows}
+        for window in self.campaign.work.windows:
+            selection = window.selection
+            assert selection is not None
+            assert selection.limit is not None
+            where = f"window {window.text!r}, {selection} of {window.client}"
+            self._judge_order(window)
+            self.problems += _change_problems(window, rows, where)
+            shown: dict[str, int] = {}
+            for change in window.notified:
+                if isinstance(change, dict):
+                    break
+                if change.kind == "upsert":
+                    shown[change.key] = change.version
+                else:
+                    shown.pop(change.key, None)
+                if len(shown) > selection.limit:
+                    self.problems.append(f"{where} shows {shown}")
+            reader = window.reader_data[-1]
+            is_known = reader.operation is None or reader.operation.status == "ok"
+            is_over = window.max_notified is not None or window.client in self.campaign.expires_us
+            if is_over or not is_known or window.operation.status != "ok":
+                continue
+            may_see = {
+                key: (row["data"], row["ver"])
+                for key, row in final.items()
+                if _is_match(window, row) and _is_shown_to(row, reader)
+            }
+            expected = selection.cut(may_see)
+            if shown != expected:
+                self.problems.append(f"{where} shows {shown}, and the first of its records are {expected}")
+
     def _judge_collected(self) -> None:
         self.problems += self.campaign.returned
+
+    def _judge_seen(self) -> None:
+        self.problems += self.campaign.neighbours.seen()
+
+    def _judge_missed(self) -> None:
+        self.problems += self.campaign.neighbours.missed()
 
     def _judge_order(self, watch: Watch) -> None:
         """Check that versions ascend, and that no notification follows the end.
@@ -649,7 +705,7 @@ class Judgement:
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""
-        error = _error(operation)
+        error = error_of(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
         elif "based on" not in error.summary:
@@ -700,13 +756,34 @@ def _identity_after(name: str, losses: int) -> str:
     return f"{name} after wipe {losses}" if losses else name
 
 
-def _error(operation: Any) -> BaseException | None:
-    """Return the error of a failed operation."""
-    try:
-        operation.result()
-    except MudkitError as error:
-        return error
-    return None
+def _is_match(watch: Watch, row: dict[str, Any]) -> bool:
+    """Return whether a version matches the predicate of a continuous read."""
+    predicate = Predicate(watch.text or "TRUE")
+    return row["data"] is not None and bool(predicate({**row["data"], "key": row["key"]}))
+
+
+def _is_shown_to(row: dict[str, Any], reader: ReaderData) -> bool:
+    """Return whether the writer of a version shows it to a reader with some data."""
+    writer = row["predicate"]
+    return writer is None or bool(Predicate.restore(**writer)({}, receiver=reader.data))
+
+
+def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> Iterator[str]:
+    """Yield the changes of a window that are not in the log, are hidden, or have other columns."""
+    assert window.selection is not None
+    at = {(row["key"], row["ver"]): row for row in rows}
+    for change, notified_us in zip(window.notified, window.notified_us, strict=True):
+        if isinstance(change, dict) or change.kind == "remove":
+            continue
+        row = at.get((change.key, change.version))
+        if row is None or row["data"] is None:
+            yield f"{where}: {change} is not in the log"
+            continue
+        readers = _possible_data(window, row["ts_us"], notified_us)
+        if not _is_match(window, row) or not any(_is_shown_to(row, reader) for reader in readers):
+            yield f"{where}: {change} is hidden by {row}"
+        if change.record != window.selection.columns_of(row["data"]):
+            yield f"{where}: {change} has other columns than {row}"
 
 
 def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:

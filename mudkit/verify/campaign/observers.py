@@ -74,8 +74,6 @@ class _ClientObserver:
         self._requests: dict[str, str] = {}
         """Operation of each pending request."""
         self._parts: dict[str, set[Any]] = {}
-        self._stream = _StreamObserver()
-        self._session: str | None = None
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
         """Yield the names of the transitions; ``is_kept`` is True if the store was written."""
@@ -89,14 +87,10 @@ class _ClientObserver:
             yield "connection: link up, asks sent" if requests else "connection: link up"
         elif type(event) is LinkDown:
             yield "connection: link down"
-        elif type(event) is SendFailed:
-            yield "connection: next gateway" if effects else "connection: failure of no matter"
         elif type(event) is TimerFired:
             if event.name == "retry":
                 if requests:
                     yield "connection: asked again"
-                if any(message["kind"] == "hello" for message in sent):
-                    yield "watching: hello timer"
             elif event.name == "due":
                 yield "writing: due"
             elif event.name == "offline":
@@ -140,19 +134,10 @@ class _ClientObserver:
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
         kind = message["kind"]
-        if kind == "stream":
-            yield from self._observe_notification(message, effects, requests)
-        elif kind == "welcome":
-            if not effects:
-                yield "watching: welcome, late"
-                return
-            is_same = message["session"] == self._session
-            yield f"watching: welcome, {'same' if is_same else 'other'} session"
-            self._session = message["session"]
-        elif kind == "redirect":
-            yield "watching: redirected"
-        elif kind == "identify":
-            yield "watching: asked for a hello"
+        if kind == "forwarded":
+            yield from self._observe_notification(message["body"], effects, requests)
+        elif kind in ("session", "gateway lost"):
+            return  # the service has told it
         elif message["id"] not in self._requests:
             yield "connection: late answer"
         elif kind == "restarted":  # all requests are sent again
@@ -199,12 +184,8 @@ class _ClientObserver:
             yield "client: table refused" if "error" in message else f"client: {op} done"
 
     def _observe_notification(
-        self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
+        self, body: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
-        row, body = self._stream.receive(message, _sent(effects)), message["body"]
-        yield f"watching: stream, {row}"
-        if row != "next":
-            return
         is_notified = any(type(effect) is Notify for effect in effects)
         if body["what"] == "life":
             yield "watching: life, registered again" if requests else "watching: life"
@@ -222,6 +203,35 @@ class _ClientObserver:
             yield "watching: synced"
         else:
             yield "watching: ended" if is_notified else "watching: known, unregistered or waiting"
+
+
+class _ServiceObserver:
+    """Observer of one start of a device's service."""
+
+    def __init__(self) -> None:
+        self._stream = _StreamObserver()
+        self._session: str | None = None
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """See :meth:`_ClientObserver.names`."""
+        if type(event) is SendFailed:
+            yield "connection: next gateway" if effects else "connection: failure of no matter"
+        elif type(event) is TimerFired:
+            yield f"watching: {event.name} timer"
+        elif type(event) is Received:
+            kind = event.message["kind"]
+            if kind == "stream":
+                yield f"watching: stream, {self._stream.receive(event.message, _sent(effects))}"
+            elif kind == "welcome" and not effects:
+                yield "watching: welcome, late"
+            elif kind == "welcome":
+                session = event.message["session"]
+                yield f"watching: welcome, {'same' if session == self._session else 'other'} session"
+                self._session = session
+            elif kind == "redirect":
+                yield "watching: redirected"
+            elif kind == "identify":
+                yield "watching: asked for a hello"
 
 
 def _sent(effects: Sequence[Effect]) -> list[Any]:
@@ -507,6 +517,7 @@ class WriteAnswer(NamedTuple):
 
 _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
     "ClientMachine": _ClientObserver,
+    "DeviceService": _ServiceObserver,
     "Gateway": _GatewayObserver,
     "Processor": _ProcessorObserver,
     "BackEnd": _BackEndObserver,
@@ -537,6 +548,8 @@ class _ObservedMachine:
         observed_event = _as_wire(event)
         for name in self._observer.names(observed_event, observed, is_kept):
             self._host.record(name)
+        if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
+            return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
         sent = _sent(observed)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Literal, get_args
 
+from mudkit.errors import MudkitError
 from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import Offline
 from mudkit.systems.mud.policies.policies import NEVER
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Value
 
 APP: Final = "app"
@@ -79,6 +81,8 @@ class Watch:
     """True on a restored device, where later notifications are not judged."""
     record: Callable[[Any], None] | None = None
     """Callback of the application."""
+    selection: Selection | None = None
+    """Columns, order and limit of a window; None: of no window."""
 
 
 @dataclass
@@ -99,6 +103,15 @@ class Ship:
     kind: str
     version: int
     operation: Any
+
+
+def error_of(operation: Any) -> BaseException | None:
+    """Return the error of a failed operation."""
+    try:
+        operation.result()
+    except MudkitError as error:
+        return error
+    return None
 
 
 class RandomDelays:
@@ -146,6 +159,8 @@ class Work:
         self.watches: list[Watch] = []
         self.tallies: list[Watch] = []
         """Continuous reads of aggregates."""
+        self.windows: list[Watch] = []
+        """Continuous reads with a limit."""
         self.ships: list[Ship] = []
         self.increments: list[tuple[int, Any]] = []
         """Amounts that were added in :data:`COUNTS`, each another power of two, and the operations."""
@@ -213,7 +228,7 @@ class Work:
 
     def record_loss(self, name: str, *, is_wiped: bool) -> None:
         """End the watches of a device that was wiped or restored; a restored one may be notified again."""
-        for watch in (*self.watches, *self.tallies):
+        for watch in (*self.watches, *self.tallies, *self.windows):
             if watch.client == name:
                 watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
                 if watch.max_notified is None:
@@ -249,10 +264,30 @@ class Work:
         """Start a continuous read of aggregates."""
         self._watch(name, MAIN, text, 0.0, AGGREGATE)
 
+    def window(self, name: str, draw: Random) -> None:
+        """Start a continuous read with a limit, or give the reader of one other data."""
+        on = [
+            (window, window.operation.result())
+            for window in self.windows
+            if window.client == name and window.operation.status == "ok" and window.is_on
+        ]
+        if on and draw.random() < 0.4:
+            window, handle = draw.choice(on)
+            data = {"group": draw.choice("xy")}
+            if not any(isinstance(notification, dict) for notification in window.notified):
+                operation = self._clients[name].update_data(handle, data)
+                window.reader_data.append(ReaderData(data, self._now_us(), operation))
+            return
+        columns, order = draw.choice([None, ["v"], ["n"]]), draw.choice([None, "n", "n DESC", "v DESC"])
+        selection = Selection.parse(columns, order, draw.choice([1, 1, 2]))
+        self._watch(name, MAIN, draw.choice([None, "n >= 1"]), 0.0, selection=selection)
+
     def _watch(
-        self, name: str, table: str, text: str | None, sync: float | None, aggregate: str | None = None
-    ) -> Watch:
+        self, name: str, table: str, text: str | None, sync: float | None, aggregate: str | None = None,
+        selection: Selection | None = None,
+    ) -> Watch:  # fmt: skip
         watch = Watch(name, table, text, sync, [ReaderData(self._data(name), self._now_us())])
+        watch.selection = selection
 
         def record(notification: Any) -> None:
             if watch.is_restored:
@@ -268,8 +303,9 @@ class Work:
         watch.record = record
         read = self._clients[name].read
         watch.operation = read(
-            table, text, "continuous", watch.reader_data[0].data, None, sync, record, aggregate=aggregate
-        )
+            table, text, "continuous", watch.reader_data[0].data, None, sync, record, aggregate=aggregate,
+            **({} if selection is None else _options_of(selection)),
+        )  # fmt: skip
 
         def record_synced(operation: Any) -> None:
             if operation.status == "ok":
@@ -284,7 +320,8 @@ class Work:
                 synced.add_done_callback(record_synced)
 
         watch.operation.add_done_callback(record_position)
-        (self.watches if aggregate is None else self.tallies).append(watch)
+        kind = self.watches if aggregate is None else self.tallies
+        (kind if selection is None else self.windows).append(watch)
         return watch
 
     def _end_at_once(self, watch: Watch) -> None:
@@ -347,7 +384,7 @@ class Work:
         client = self._clients[name]
         watches = {
             watch.operation.result(): watch
-            for watch in (*self.watches, *self.tallies)
+            for watch in (*self.watches, *self.tallies, *self.windows)
             if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
         }
 
@@ -428,3 +465,9 @@ class Work:
 
     def _watch_side(self, name: str) -> None:
         self.watch(name, SIDE)
+
+
+def _options_of(selection: Selection) -> dict[str, Any]:
+    """Return the options of a read that select columns, order and number of its records."""
+    order = None if selection.order is None else f"{selection.order}{' DESC' * selection.is_descending}"
+    return {"columns": selection.columns, "order": order, "limit": selection.limit}

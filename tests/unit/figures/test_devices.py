@@ -274,6 +274,26 @@ def test_fleet_figure_has_devices_and_axis_units():
     assert FLEET.at(FLEET.busiest_us())[2] == ["a", "b"]
 
 
+def test_axes_of_a_fleet_hold_ranges_of_access_points_and_devices_on_the_edge():
+    """A disc that is cut, or a device half outside, would say that it ends there; stray fixes stay outside."""
+    lab = Lab(seed=1)
+    lab.access_point("beyond", (5.5, 5.0), 111_195)
+    rows = [("a", t, t / 500) for t in range(2000)]
+    table = make_positions(*rows, ("b", 0, 80.0))
+    fleet = figures.Fleet.from_tables(table, access_points=lab.access_points.values())
+    figure = fleet.figure(FLEET_T0)
+    south, north = figure.layout.yaxis.range
+    west, east = figure.layout.xaxis.range
+    assert (south < -0.05, west < -0.05) == (True, True)
+    assert (6.5 < north < 8, 6.0 < east < 8) == (True, True)
+
+
+def test_axes_of_a_fleet_that_stays_have_a_length():
+    figure = figures.Fleet.from_tables(make_positions(("a", 0, 1.0), ("a", 60, 1.0))).figure(FLEET_T0)
+    for low, high in (figure.layout.xaxis.range, figure.layout.yaxis.range):
+        assert low < 1.0 < high
+
+
 def test_fleet_figure_has_enough_places_of_all_to_see_the_streets(monkeypatch):
     monkeypatch.setattr("mudkit.figures.devices._MAX_STREET_POINTS", 10)
     fleet = figures.Fleet.from_tables(make_positions(*(("a", t, t / 100) for t in range(45))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import LinkUp, Send, SendFailed
 from mudkit.fleet import LINKS
-from mudkit.units import KM_PER_DEGREE
+from mudkit.units import KM_PER_DEGREE, distance_km
 
 WIFI = LINKS["wifi"]
 
@@ -72,6 +73,40 @@ def test_devices_are_attached_and_share_the_rate_as_in_a_model(moves: Any) -> No
             assert link.down_kbps == pytest.approx(WIFI.down_kbps * share)
             assert link.down.us_per_byte == pytest.approx(8000 / (WIFI.down_kbps * share))
             assert link.up.us_per_byte == pytest.approx(8000 / (WIFI.up_kbps * share))
+
+
+@examples(60)
+@given(
+    middle=st.tuples(st.sampled_from([0.0, 60.0, 89.99, -90.0]), st.sampled_from([0.0, 180.0, -179.9999])),
+    steps=st.lists(
+        st.tuples(st.floats(-1, 1), st.floats(-1, 1), st.sampled_from([1, 30, 300])), min_size=1, max_size=12
+    ),
+)
+def test_devices_on_any_way_are_attached_by_their_distance(middle: Any, steps: Any) -> None:
+    """Anywhere on the globe: joined within 95 % of the range, left beyond the whole, however it came there."""
+    lab = Lab(seed=1)
+    lab.access_point("cafe", middle, 100)
+    ann = lab.device("ann", at=(middle[0] * 0.9, 0.0), roam=True)
+    is_attached = ann.network == "wifi"
+    for north, east, scale_m in steps:
+        degrees = scale_m / 1000 / KM_PER_DEGREE
+        lat = min(max(middle[0] + north * degrees, -90.0), 90.0)
+        lon = (middle[1] + east * degrees / max(math.cos(math.radians(lat)), 1e-6) + 540) % 360 - 180
+        ann.move(lat, lon)
+        away_m = 1000 * float(distance_km(lat, lon, *middle))
+        is_attached = away_m <= (100 if is_attached else 95)
+        assert ann.network == ("wifi" if is_attached else "lte")
+
+
+def test_device_that_is_far_from_ranges_joins_a_new_one():
+    lab = Lab(seed=1)
+    lab.access_point("cafe", at(0), 100)
+    ann = lab.device("ann", at=at(10_000), roam=True)
+    ann.move(*at(10_001))
+    lab.access_point("bar", at(10_050), 100)
+    assert ann.network == "wifi"
+    ann.move(*at(9_000))
+    assert ann.network == "lte"
 
 
 def test_leaving_is_a_change_of_network():

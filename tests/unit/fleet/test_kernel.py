@@ -30,8 +30,9 @@ from mudkit.events import (
     SendFailed,
     SetTimer,
     TimerFired,
+    local_address,
 )
-from mudkit.fleet import World
+from mudkit.fleet import World, kernel
 from mudkit.fleet.store import SqliteStore
 from mudkit.places import travel_us
 from mudkit.systems.store_and_forward import Client, DirectClient, Relay
@@ -643,3 +644,73 @@ def test_message_takes_no_step_that_its_world_does_not_need():
     steps = {"_travel", "_forward_if_let_in", "_send_over_connections", "_deliver_over_connections"}
     assert not called & {*steps, "_add_to_load", "_fire_timer_by_load", "_deliver_through_hook", "follow"}
     assert {"_send", "_forward", "_deliver", "_fire_timer"} <= called
+
+
+class TestMessagesWithinAHost:
+    """A message between machines of one host is immediate, free, and lost only with the host."""
+
+    def make(self, *, is_cut: bool = False) -> tuple[Lab, dict[str, Puppet], Any]:
+        lab, puppets = Lab(seed=1), {}
+        device = lab.device("ann")
+
+        def maker(name: str) -> Any:
+            def make(ports: Ports) -> Puppet:
+                puppets[name] = Puppet(ports)
+                return puppets[name]
+
+            return make
+
+        one = device.install("puppets", maker("one"), name="one")
+        device.install("puppets", maker("other"), name="other")
+        lab.run(seconds=1)
+        if is_cut:
+            lab.faults.cut("ann")
+        return lab, puppets, one
+
+    @pytest.mark.parametrize("is_cut", [False, True])
+    def test_it_arrives_at_once_and_costs_nothing_also_without_a_network(self, is_cut):
+        lab, puppets, one = self.make(is_cut=is_cut)
+        lab.faults.messages(loss_share=1.0)
+        one.call("do", effects=[Send(local_address("other"), {"n": 1}), Complete(1)])
+        assert puppets["other"].seen[-1] == (S, Received(local_address("one"), {"n": 1}, "ann"))
+        assert lab.bill()["messages"].sum() == 0
+
+    def test_it_arrives_whatever_the_address_of_the_host_is(self):
+        lab, puppets, one = self.make()
+        lab.faults.change_address("ann")
+        one.call("do", effects=[Send(local_address("other"), 1)])
+        assert puppets["other"].of(Received)
+
+    def test_its_sender_hears_that_there_is_no_such_machine(self):
+        _, puppets, one = self.make()
+        one.call("do", effects=[Send(local_address("third"), 1)])
+        assert puppets["one"].of(SendFailed) == [SendFailed(local_address("third"), 1)]
+
+    def test_a_kill_of_the_host_loses_it(self):
+        lab, puppets, one = self.make()
+        lab.world.schedule_action(lab.world.now_us, lambda _: lab.faults.kill("ann"))
+        one.call("do", effects=[Send(local_address("other"), 1)])
+        lab.faults.restart("ann")
+        lab.run(seconds=1)
+        assert not puppets["other"].of(Received)
+
+    def test_endless_messages_within_a_host_are_a_problem(self, monkeypatch):
+        monkeypatch.setattr(kernel, "_MAX_LOCAL_MESSAGES", 100)
+
+        class Echo:
+            def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+                return (Send(local_address("echo"), 1),)
+
+        lab = Lab(seed=1)
+        lab.device("ann").install("puppets", lambda ports: Echo(), name="echo")
+        with pytest.raises(SimulationProblem, match="without end"):
+            lab.run(seconds=1)
+
+    @pytest.mark.parametrize("name", ["localhost", "localhost/a"])
+    def test_no_host_has_the_name_or_address_of_the_own_host(self, name):
+        lab = Lab(seed=1)
+        with pytest.raises(ParameterError):
+            lab.device(name)
+        lab.device("ann")
+        with pytest.raises(ParameterError):
+            lab.faults.change_address("ann", name)

@@ -182,3 +182,23 @@ def test_chain_of_phones_that_let_nobody_in_goes_nearby_or_falls_back_to_the_ser
 def test_unknown_short_range_is_refused():
     with pytest.raises(ParameterError, match="did you mean 'bluetooth'"):
         Lab(seed=1).device("ann", short_range="bluetoth")
+
+
+def test_transfers_are_recorded_as_they_are_billed():
+    """A row for each end; what is cut as a device is switched off has carried what it has paid for."""
+    stage = Stage(ann=(0, "bluetooth"), bob=(5, "bluetooth"))
+    stage.send("ann", "bob", "x" * 998)
+    stage.send("ann", "bob", "x" * 1_000_000, seconds=1.0)
+    stage.lab.faults.switch_off("ann")
+    stage.lab.run(minutes=1)
+    transfers = stage.lab.frame("transfers")
+    assert transfers[["device", "direction", "size_bytes", "cut"]].to_numpy().tolist() == [
+        ["ann", "near up", 1000, False],
+        ["bob", "near down", 1000, False],
+        ["ann", "near up", 1_000_002, True],
+    ]
+    carried = transfers.groupby(["device", "direction"])["carried_bytes"].sum().to_dict()
+    assert carried == {key: row.bytes for key, row in stage.bill().items()}
+    assert 50_000 < transfers["carried_bytes"].iloc[-1] < 100_000  # a second at 685 kbit/s
+    assert stage.fates() == ["arrived", "cut"]
+    assert stage.lab.radio("ann")["state"].tolist() == ["idle"]  # of its other radio

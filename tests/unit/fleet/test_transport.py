@@ -159,6 +159,20 @@ def test_change_of_address_ends_connections():
     assert stage.carried("ann", "up").count(330) == 2
 
 
+def test_connection_of_two_machines_of_one_device_ends_with_its_address():
+    lab = Lab(seed=1, transport="https")
+    ann = lab.device("ann")
+    bob = Puppet(None)
+    ann.install("puppets", lambda ports: bob, name="bob")
+    process = ann.install("puppets", Puppet, name="eve")
+    lab.run(seconds=1)
+    process.call("do", effects=[Send("ann/bob", "x")])
+    lab.run(seconds=10)
+    lab.faults.change_network("ann", "wifi")
+    lab.run(seconds=5)
+    assert [event.message for event in bob.of(Received)] == ["x"]
+
+
 def test_cut_in_a_handshake_fails_what_waits_once():
     stage = Stage(PLAIN)
     stage.send("ann", "server", "one", seconds=0.1)

@@ -109,6 +109,14 @@ def test_delay_is_refined_until_neighbours_hardly_differ():
     assert longer <= max(1.02 * study.best, study.best + 1 / 60) + 1e-9
 
 
+def test_delays_are_tried_down_to_the_interval_of_the_writes():
+    """Every delay makes an answer stale; below 20 seconds, the interval, nothing is joined."""
+    search = searched(build_rule_is_best(), completeness=1.0, max_stale=1e-9)
+    sent_at_once, shortest, *_ = (one.minutes for one in search.search())
+    assert sent_at_once == 0.0
+    assert 20 / 60 < shortest <= 2 * 20 / 60
+
+
 def test_chosen_delay_keeps_the_limit_on_other_readers_with_a_margin(fleet):
     search = searched(fleet)
     replays = search.search()

@@ -28,10 +28,13 @@ from mudkit.learning import (
     evaluate_batches,
     evaluate_reads,
     evaluate_writes,
+    read_frontier,
     recommend,
     search,
     tree_nodes,
+    write_frontier,
 )
+from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
 from mudkit.learning.delays import search_delays
 from mudkit.learning.devices import (
     MAX_LEARNT_PAIRS,
@@ -43,10 +46,11 @@ from mudkit.learning.devices import (
     writes_of_rows,
 )
 from mudkit.learning.evaluate import READ_MEASURES
+from mudkit.learning.frontier import frontier_of_reads, frontier_of_writes
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.search import search_policies
 from mudkit.learning.writes import ReadRequests, Writes
-from mudkit.trace.schema import read_ids
+from mudkit.trace.schema import epoch_us, read_ids
 
 LABELS, READS = build_labelled_reads(devices=14, days=3, a_day=8)
 NAMES = READS["device"].unique().to_pylist()
@@ -128,7 +132,7 @@ def whole():
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
-@examples(16)
+@examples(8)
 @given(groups=st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)))
 def test_grouping_of_devices_changes_no_bit(whole, folds, groups):
     """Compare trees' shares, costs and intervals of tasks with those of one process."""
@@ -166,6 +170,7 @@ def uneven():
     return labels.filter(kept), reads
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 @pytest.mark.parametrize("seed", [0, 5])
 def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
@@ -212,6 +217,19 @@ def test_results_of_tasks_do_not_grow_with_reads(monkeypatch):
     (few, few_bytes), (many, many_bytes) = returned
     assert many > 40 * few
     assert many_bytes < 2 * few_bytes
+
+
+def test_read_frontier_has_the_shares_of_its_trees_in_any_groups():
+    """Compare each price with the tree of that price in `evaluate_reads`, and tasks with one process."""
+    prices, options = (0.2, 1.0, 8.0), {"stale": "completeness", "completeness": 0.9, "positions": WRITTEN}
+    frontier = read_frontier(LABELS, READS, features="dense", prices=prices, **options)
+    trees = [Tree(CostMatrix(price, 1.0), "dense") for price in prices]
+    measured = evaluate_reads(LABELS, READS, trees, **options)
+    for name in ("sent_share", "stale_share"):
+        assert frontier[name].tolist() == measured[name].tolist()
+    assert len(set(frontier["sent_share"])) == len(prices)
+    spread = devices._Spread(Groups([0, 1, 2, 3] * 3 + [0, 0]), WRITTEN)
+    pd.testing.assert_frame_equal(frontier_of_reads(spread, 0.9, "dense", prices), frontier, check_exact=True)
 
 
 def test_sampled_devices_are_the_same_in_groups(monkeypatch):
@@ -327,10 +345,33 @@ def add_counts(pieces):
     return sums.rename_columns(devices.COUNTS.names).cast(devices.COUNTS)
 
 
-def sum_pieces(positions, function, schema):
-    """Call a function with some positions at a time, and add its counts."""
-    by_time = positions.sort_by("ts")
-    return add_counts([function(by_time.slice(first, 17)) for first in range(0, len(by_time), 17)])
+class Late:
+    """Late writes, of which tasks have some in order of time."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def repartitionByRange(self, name):
+        return Late(self.table.sort_by(name))
+
+    def sortWithinPartitions(self, name):
+        return self.table
+
+
+def sum_pieces(points, reads, prepare, count, schema, more):
+    """Call a function with some points at a time, and with the reads that may have them; add its counts."""
+    by_time, t_us, longest_us = (
+        points.sort_by("ts"),
+        epoch_us(reads["ts"]),
+        int(1e6 * max(reads["window_s"].to_pylist())),
+    )
+    pieces = [schema.empty_table()]
+    for first in range(0, len(by_time), 17):
+        piece = by_time.slice(first, 17)
+        at_us = epoch_us(piece["ts"])
+        asking = np.flatnonzero((t_us >= at_us[0]) & (t_us <= at_us[-1] + longest_us))
+        pieces.append(count(prepare(reads.take(pa.array(asking[::-1]))), piece).cast(schema))
+    return add_counts(pieces)
 
 
 class WriteGroups:
@@ -350,11 +391,10 @@ class WriteGroups:
             function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
         ]
 
-    def map_rows(self, function, rows, count, counts):
+    def map_rows(self, function, rows, total):
         results = self.map(function)
-        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)]).sort_by("t_us")
-        pieces = [count(late.slice(first, 5)).cast(counts) for first in range(0, len(late), 5)]
-        return [result for result, _ in results], add_counts([counts.empty_table(), *pieces])
+        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)])
+        return [result for result, _ in results], total(Late(late))
 
     def collect(self, names):
         is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
@@ -378,8 +418,9 @@ def whole_writes():
     }
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(("folds", "least"), [("device", None), ("time", None), ("device", 0.8)])
-@examples(16)
+@examples(8)
 @given(groups=st.lists(st.integers(0, 3), min_size=len(CARS), max_size=len(CARS)))
 def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least, groups):
     @contextmanager
@@ -388,7 +429,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate_batches, "open_writers", open_groups)
-        patch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+        patch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
         options = {"folds": folds, "completeness": least, "repeats": 1}
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
@@ -396,9 +437,29 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
+def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monkeypatch):
+    """Compare trees and delays with those of `evaluate_writes`, and tasks with one process."""
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
+    prices, shares = (0.01, 0.5), ["message_share", "point_share", "missed_share"]
+    result = write_frontier(FIRSTS, POSITIONS, QUERIES, folds=folds, prices=prices)
+    assert np.isnan(result["price"]).sum() == len(CLASSES) == len(result) - len(prices)
+    spread = devices._WritesSpread(WriteGroups([0, 1, 2] * 3), POSITIONS)
+    grouped = frontier_of_writes(spread, ReadRequests.of(QUERIES), folds, prices)
+    pd.testing.assert_frame_equal(grouped, result, check_exact=True)
+    interval_s = 7 * 60.0
+    policies = [BatchTree(delay_costs(price, interval_s=interval_s)) for price in prices]
+    policies += [Batch(minutes) for minutes in CLASSES[:-1]]
+    measured = evaluate_writes(FIRSTS, POSITIONS, QUERIES, policies, folds=folds, repeats=1)
+    assert result[shares].to_numpy()[:-1].tolist() == measured[shares].to_numpy().tolist()
+    never = evaluate_writes(FIRSTS, POSITIONS, QUERIES, [Batch(1e6)], folds=folds, repeats=1)
+    assert result[shares].to_numpy()[-1].tolist() == [0.0, 0.0, never["missed_share"][0]]
+    assert len(result[shares].drop_duplicates()) > 5
+
+
+@pytest.mark.parametrize("folds", ["device", "time"])
 def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
     """Search delays of tasks and of one process: the same messages, stale reads and learnt delays."""
-    monkeypatch.setattr("mudkit.pipeline.devices.sum_rows", sum_pieces)
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
     results = []
     for writers in (
         LocalWriters(Writes.of(FIRSTS, POSITIONS)),

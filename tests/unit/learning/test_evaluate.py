@@ -112,6 +112,14 @@ def test_custom_costs_are_applied():
     assert evaluate_policy(Always(), cost=CostMatrix(stale=9, unnecessary=3))["cost"] == 3 * 2 / 4
 
 
+def test_query_is_not_unnecessary_when_the_last_fetched_answer_cannot_serve():
+    """The second read is served from the first; the third is too late for the first, and not sent in vain."""
+    reads = make_reads(("a", 0, 0), ("a", 5, 0), ("a", 40, 0))
+    labels = make_labels(reads, [(1, 0, 0), (2, 1, 0)])
+    rule = evaluate_reads(labels, reads, [FixedRule()], cost=CostMatrix(stale=9, unnecessary=3)).iloc[0]
+    assert (rule["sent_share"], rule["cost"]) == (2 / 3, 0)
+
+
 def test_intervals_are_over_devices():
     reads = make_reads(*[(f"d{d}", m, 0) for d in range(20) for m in (0, 5)])
     index = {r: i for i, r in enumerate(zip(reads["device"].to_pylist(), range(len(reads)), strict=True))}

@@ -1,5 +1,7 @@
 """Frontiers: read trees by price; delays by hour, chosen in hindsight."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from learning_traces import (
@@ -11,7 +13,8 @@ from learning_traces import (
 )
 
 from mudkit.learning.batching import delayed
-from mudkit.learning.frontier import ORACLE_PRICES, hours_of, oracle_frontier, read_frontier
+from mudkit.learning.devices import LocalDevices
+from mudkit.learning.frontier import ORACLE_PRICES, frontier_of_reads, hours_of, oracle_frontier
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
@@ -64,9 +67,10 @@ def test_free_stale_answers_leave_reads_without_an_answer_and_dear_ones_send_all
     """Price a stale answer at nothing, then at a million queries: labels that say nothing leave no other choice."""
     pairs = Pairs.of(*build_labelled_reads())
     stale = np.random.default_rng(1).random(len(pairs.read)) < 0.5
+    pairs = replace(pairs, missing=stale.astype(np.int64))
     served = replay(pairs, np.ones(len(stale), dtype=np.bool_))
     is_local = served != SENT
     assert 0.5 < is_local.mean() < 1
-    frontier = read_frontier(pairs, stale, prices=(0.0, 1e6))
+    frontier = frontier_of_reads(LocalDevices(pairs), None, prices=(0.0, 1e6))
     assert frontier["sent_share"].tolist() == [1 - is_local.mean(), 1.0]
     assert frontier["stale_share"].tolist() == [stale[served[is_local]].sum() / len(served), 0.0]

@@ -215,6 +215,7 @@ def most_fresh(pairs, is_stale):
     return int((replay(pairs, ~is_stale) != SENT).sum())
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("family", "is_good"),
     [
@@ -230,6 +231,20 @@ def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good, many):
     assert most_fresh(many, is_stale) - result.chosen.fresh.sum() < 0.02 * len(many.device)
     assert result.risk(result.chosen) <= 0.1
     assert result.share(result.chosen.fresh).low < result.chosen.fresh_share
+    for choice in result.choices:
+        reads, shares = choice.reads.sum(), (choice.fresh_share, choice.stale_share)
+        assert shares == (choice.fresh.sum() / reads, choice.stale.sum() / reads)
+
+
+def test_no_answer_is_used_at_the_time_of_day_when_none_is_good(many):
+    """The age there is 0: see ``search._ages``, "after 0: no answer is used"."""
+    result = recommend_for(
+        many, relabel(many, lambda age, km, hour: (age <= 90) & (hour >= 8) & (hour < 13)), 0.02
+    )
+    ages = result.choice("time of day").policy.ages
+    slots = len(ages) // 24
+    assert set(ages[: 8 * slots] + ages[13 * slots :]) == {0.0}
+    assert min(ages[8 * slots : 13 * slots]) > 60
 
 
 def test_policy_of_which_other_devices_are_stale_is_not_recommended(pairs):
@@ -257,6 +272,7 @@ def test_ages_are_refined_on_both_sides_of_the_best_one_on_the_grid(pairs, minut
     )
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("family", "edges", "step_min"),
     [

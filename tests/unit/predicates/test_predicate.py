@@ -218,7 +218,27 @@ def test_attributes_that_do_not_resemble_a_scope_are_those_of_a_struct() -> None
     assert Predicate.parse("reciever.age > 3", language=language)({"reciever": {"age": 4}}) is True
 
 
+@pytest.mark.parametrize("kind", ["AND", "OR"])
+def test_predicate_may_have_as_many_nodes_as_its_refusal_says(kind: str) -> None:
+    """A comparison has three nodes, NOT one more, and an operator stands between any two: 4 * 125 - 1 + 1."""
+    comparisons = ["n = 1"] * 125
+    Predicate(f" {kind} ".join(["NOT n = 1", *comparisons[1:]]))
+    with pytest.raises(PredicateError, match=r"too large[\s\S]*at most 500 nodes"):
+        Predicate(f" {kind} ".join(["NOT n = 1"] * 2 + comparisons[2:]))
+
+
 def test_index_explains_which_names_it_has_never_seen() -> None:
     index = SubscriptionIndex()
     index.add("sub-1", Predicate("record.reciever.age >= 21 AND topic = 'news'"))
     assert index.explain({"topic": "arts"})["never_seen"].tolist() == ["record.reciever.age"]
+
+
+@pytest.mark.parametrize("scope", ["receiver", "auth"])
+def test_name_that_a_reader_once_had_is_seen_also_after_its_removal(scope: str) -> None:
+    """See :meth:`SubscriptionIndex.explain`: never seen is a name that no data have had so far."""
+    index, writer = SubscriptionIndex(), Predicate(f"{scope}.role = 'doctor'")
+    index.add("sub-1", Predicate("n = 1"))
+    assert index.explain({"n": 1}, writer)["never_seen"].tolist() == [f"{scope}.role"]
+    index.add("sub-2", Predicate("m = 2"), **{scope: {"role": "nurse"}})
+    index.remove("sub-2")
+    assert index.explain({"n": 1}, writer)["never_seen"].tolist() == [""]

@@ -89,3 +89,18 @@ def test_error_positions_refer_to_the_given_text():
     with pytest.raises(PredicateError) as caught:
         Predicate("n = 1e3+1 AND m = 2e3-1 AND x ; y")
     assert str(caught.value).splitlines()[2].index("^") == len("  where:    n = 1e3+1 AND m = 2e3-1 AND x ")
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("s = 'a' AND n = 'x", "'x"),
+        ('n = 1 AND "s = 1', '"s = 1'),
+        ("s = 'a' /* 1 AND b", "/* 1 AND b"),
+    ],
+)
+def test_last_quote_of_a_text_with_an_open_one_is_marked(text, marked):
+    with pytest.raises(PredicateError, match="cannot be split into tokens") as caught:
+        Predicate(text)
+    where, carets = str(caught.value).splitlines()[1:3]
+    assert where[carets.index("^") : carets.rindex("^") + 1] == marked

@@ -172,6 +172,19 @@ def test_two_wrong_clocks_are_both_named(tmp_path):
     assert "days away from the others" in clocks["car09",]
 
 
+@pytest.mark.parametrize("ahead_days", [-200, 200])
+def test_rows_of_two_days_of_a_wrong_clock_are_counted_whole(ahead_days, tmp_path):
+    """Plant two parts a day apart; the one at the edge would fit into another gap, too, by itself."""
+    frame = fleet()
+    car = is_of(frame, 4)
+    lost = car & (within(frame, 1, 9, 9.5) | within(frame, 2, 9.5, 10))
+    missing = car & (within(frame, 1, 9, 34) | within(frame, 3, 12, 12.75)) & ~lost
+    _, defects = look(frame.assign(s=frame["s"] + ahead_days * DAY_S * lost)[~missing], tmp_path)
+    (text,) = (defect.text for defect in defects if defect.kind == "clock")
+    assert text.startswith(f"{lost.sum()} positions are dated "), text
+    assert "days away from the others" in text
+
+
 @pytest.mark.parametrize(
     ("kept", "texts"),
     [

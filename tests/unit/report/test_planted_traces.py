@@ -72,6 +72,7 @@ def check_planted_is_best(number):
         assert max(named) - max(others) > BAR
 
 
+@pytest.mark.soak(keep=4)
 @pytest.mark.parametrize("number", ONE_OF_EACH, ids=lambda number: TRACES[number])
 def test_no_simple_policy_is_better_than_the_planted_one(number):
     check_planted_is_best(number)

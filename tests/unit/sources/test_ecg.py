@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
+from mudkit.sources.ecg import ECG_HZ, _beats, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
 from mudkit.systems.sublim import compress, expand
 
 
@@ -28,6 +28,14 @@ def test_zero_spread_gives_even_beats():
     gaps = np.diff(find_beats(ecg_mv(60, 20, spread_bpm=0.0)))
     assert gaps.max() - gaps.min() <= 1
     assert gaps.mean() == pytest.approx(ECG_HZ, abs=1)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 256.0, 3600.0])
+def test_length_of_a_beat_is_drawn_up_to_the_end(seconds):
+    """Four values a second, and the next one, between which the last moment lies."""
+    lengths_s = _beats(60.0, seconds, 0, 1.0)
+    assert len(lengths_s) >= 4 * seconds + 1
+    assert lengths_s.mean() == pytest.approx(1.0, abs=0.01)
 
 
 def test_beats_have_p_q_s_and_t_waves():

@@ -63,6 +63,10 @@ def test_describe_states_duration_downtime_and_outages():
     table = build_links([("a", s, s in (0, 5), float(s)) for s in range(6)])
     assert LinkReplay(table).describe()["devices"][0]["longest_outage_s"] == 4.0
     assert LinkReplay(table).describe()["outages"] == 1
+    # A link that is down from the begin on has an outage there.
+    table = build_links([("a", s, s > 1, float(s)) for s in range(6)])
+    begins_down = LinkReplay(table).describe()["devices"][0]
+    assert (begins_down["outages"], begins_down["longest_outage_s"]) == (1, 2.0)
 
 
 @given(

@@ -55,6 +55,15 @@ def test_detours_are_bounded():
     assert np.array_equal(ways(straight, start, end).length_blocks().sum(axis=1), d_east + d_north)
 
 
+@pytest.mark.parametrize(
+    ("share", "stretches"),
+    [(0.5, [(4, ARTERIAL), (16, ARTERIAL), (4, ARTERIAL)]), (0.49, [(16, STREET)])],
+)
+def test_detour_there_and_back_may_take_the_whole_share_of_the_way(share, stretches):
+    """The arterial is 4 blocks away: 8 more for 16 blocks, half of them, see ``CommuterTown.detour_share``."""
+    assert find_way((32, 20), (48, 20), CommuterTown(detour_share=share))[1] == stretches
+
+
 UP_AND_DOWN = [(11, STREET), (10, ARTERIAL), (128, EXPRESSWAY), (13, ARTERIAL), (6, STREET)]
 
 

@@ -160,3 +160,21 @@ def test_trip_may_cross_midnight():
     assert not set(zip(driven.car.tolist(), driven.start_s.tolist(), strict=True)) & set(
         zip(next_day.car.tolist(), next_day.start_s.tolist(), strict=True)
     )
+
+
+def test_trips_of_a_car_follow_each_other_and_end_with_the_day_even_when_it_leaves_late():
+    late = CommuterTown(
+        outing_hours=(10.5, 20.0, 22.5), outing_shares=(1.0, 1.0, 1.0), commuter_share=0.0,
+        edge_km=45.0, street_mps=3.0, arterial_mps=3.0, expressway_mps=3.0,
+    )  # fmt: skip
+    driven = drive_day(MONDAY, town=late)
+    order = np.lexsort((driven.start_s, driven.car))
+    car, start_s, end_s = (
+        driven.car[order],
+        driven.start_s[order],
+        (driven.start_s + driven.duration_s)[order],
+    )
+    same = car[1:] == car[:-1]
+    assert same.sum() > 100
+    assert (start_s[1:] >= end_s[:-1])[same].all()
+    assert end_s.max() <= day_start_s(late, MONDAY + 1)

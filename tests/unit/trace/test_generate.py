@@ -283,7 +283,8 @@ def test_progress_is_shown(capsys):
         ({"seed": 1.0}, "seed"),
         ({"seed": None}, "seed"),
         ({"start": "1.3.2010"}, "start"),
-        ({"start": "1979-12-31"}, "start"),
+        ({"start": "1980-01-01"}, "start"),
+        ({"start": "2089-01-02"}, "start"),
         ({"start": 20100301}, "start"),
         ({"start": None}, "start"),
         ({"box_km": 0}, "box_km"),
@@ -300,6 +301,12 @@ def test_invalid_parameters_are_refused_before_writing(tmp_path, given, where):
     assert caught.value.found is not None
     assert caught.value.expected is not None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("start", ["1980-01-02", "2089-01-01"])
+def test_first_and_last_date_that_the_refusal_names_are_taken(start):
+    days = generate(cars=5, days=1, start=start).positions["ts"].cast("timestamp[s]").cast("date64")
+    assert start in map(str, days.cast("date32").unique().to_pylist())
 
 
 def test_start_may_be_text_date_or_datetime():

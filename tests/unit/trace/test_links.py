@@ -111,10 +111,12 @@ def test_unusable_rows_are_rejected_with_a_reason(driving):
     rows[10] = "att,TCP,2023"
     rows[12] = format_row(11, 3)
     rows[14] = format_row(8, 3)
+    rows[18] = "att,TCP,2100-01-01 00:00:00Z,1,3,44,-93,x"  # not after the begin of 2100
+    rows[19] = "att,TCP,2100-01-01 00:00:01Z,1,3,44,-93,x"
     loaded = driving(rows)
     assert get_reasons(loaded) == {
         4: "negative", 6: "unparsable", 7: "unparsable", 8: "unparsable", 9: "time before 1980 or after 2100",
-        10: "unparsable", 11: FIELDS, 13: "duplicate", 15: "out of order",
+        10: "unparsable", 11: FIELDS, 13: "duplicate", 15: "out of order", 20: "time before 1980 or after 2100",
     }  # fmt: skip
     assert loaded.rejected["raw"][0].as_py() == rows[3]
     assert len(loaded.links) + len(loaded.rejected) == 20

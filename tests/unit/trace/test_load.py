@@ -151,6 +151,7 @@ def test_rejected_rows_have_number_and_reason(csv_file):
         f"a,{T0 + 300},nan,20",
         *[f"a,{T0 + 400 + i},10.004,20" for i in range(15)],
         f"a,{T0 + 500},10.005,20,9",  # a field too many
+        *(f"b,{t},10,20" for t in (315_964_799, 315_964_800, 4_102_444_800, 4_102_444_801)),  # 1980 and 2100
     ]
     loaded = trace.load(csv_file("device,t,lat,lon", rows))
     assert get_reasons(loaded) == {
@@ -164,6 +165,8 @@ def test_rejected_rows_have_number_and_reason(csv_file):
         12: "time before 1980 or after 2100",
         14: UNPLACED,
         30: FIELDS,
+        31: "time before 1980 or after 2100",
+        34: "time before 1980 or after 2100",
     }
     assert loaded.rejected.sort_by("row")["raw"].to_pylist()[4] == f"a,{T0 + 120},10.002"
     assert len(loaded.positions) + len(loaded.rejected) == len(rows)

@@ -48,8 +48,9 @@ def test_rows_are_sorted_by_time(csv_file):
 
 def test_unusable_rows_are_rejected(csv_file):
     rows = [*format_log(*((60 * i, 3) for i in range(10))), "soon,3", f"{T0},", f"{T0},7", "1000,3", f"{T0}"]
+    rows += [f"{t},3" for t in (315_964_799, 315_964_800, 4_102_444_800, 4_102_444_801)]  # 1980 and 2100
     loaded = load_unlocks(csv_file(HEADER, rows))
-    assert len(loaded.times_us) == 10
+    assert len(loaded.times_us) == 12
     reasons = dict(
         zip(loaded.rejected["row"].to_pylist(), loaded.rejected["reason"].to_pylist(), strict=True)
     )
@@ -59,6 +60,8 @@ def test_unusable_rows_are_rejected(csv_file):
         13: "unknown screen status",
         14: "time before 1980 or after 2100",
         15: FIELDS,
+        16: "time before 1980 or after 2100",
+        19: "time before 1980 or after 2100",
     }
 
 

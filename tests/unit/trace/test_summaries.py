@@ -54,3 +54,24 @@ def test_rows_with_a_speed_are_counted():
     for speed, known in (([1.0, None, float("nan"), 0.0], 2), ([None] * 4, 0), (None, 0)):
         counts = summarise(make_rows([0, 1, 2, 3], speed), {"of": profile.speeds})["of"]
         assert counts["rows"].to_pylist() == [known]
+
+
+def test_steps_of_a_time_or_longer_are_listed_with_both_their_ends():
+    steps = summarise(make_rows([0, 10, 19, 40]), {"of": lambda: profile.long_steps(10 * S)})["of"]
+    names = ("number", "start_us", "end_us", "lon", "next_lon")
+    assert [tuple(row[name] for name in names) for row in steps.to_pylist()] == [
+        (0, 0, 10 * S, 0.0, 1.0),
+        (2, 19 * S, 40 * S, 2.0, 3.0),
+    ]
+
+
+def test_steps_are_counted_by_bins():
+    bins = summarise(make_rows([0, 1, 11, 31, 32]), {"of": lambda: profile.step_bins((0.0, 5.0, 30.0))})["of"]
+    assert bins["rows"].to_pylist() == [2, 2]
+
+
+def test_places_on_the_edges_are_counted_in_the_picture():
+    grid = profile.PixelGrid(0.0, 0.0, 1.0, 1, 1)
+    rows = make_rows([0, 1, 2, 3])  # from 0 to 3 degrees east on the equator
+    counts = summarise(rows, {"of": lambda: profile.pixels(-180.0, grid, (0.0, 1.0, 0.0, 2.0))})["of"]
+    assert grid.picture(counts).tolist() == [[2]]

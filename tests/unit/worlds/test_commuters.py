@@ -194,18 +194,17 @@ def test_update_with_a_bad_digest_is_rejected():
     names = [device.name for device in drive.devices[:2]]
     update = FOR_TWO_HOURS.with_override("remote", south=0, north=1, west=0, east=1, version=2)
 
-    def damage(item):
-        if not isinstance(item.body, Policy):
-            return item
-        document = copy.deepcopy(dict(item.body.document))
+    def damage(body):
+        if not isinstance(body, Policy):
+            return body
+        document = copy.deepcopy(dict(body.document))
         document["nodes"][0][1] = 12.0
-        return replace(item, body=replace(item.body, document=document))
+        return replace(body, document=document)
 
-    (process,) = drive.lab.world.hosts[names[0]].processes
-    stream = process.machine._continuous_reads.receive_item
-    process.machine._continuous_reads.receive_item = lambda now_us, source, item: stream(
-        now_us, source, damage(item)
-    )
+    process, *_ = drive.lab.world.hosts[names[0]].processes
+    reads = process.machine._continuous_reads
+    receive = reads.receive_notification
+    reads.receive_notification = lambda now_us, body: receive(now_us, damage(body))
     drive.cloud.ship(update, app="traffic", to=names).result()
     result = get_versions(drive)
     assert [result[name] for name in names] == [1, 2]
@@ -222,7 +221,7 @@ def test_policy_damaged_in_the_store_is_rolled_back():
     update = FOR_TWO_HOURS.with_override("remote", south=0, north=1, west=0, east=1, version=2)
     drive.cloud.ship(update, app="traffic", to=[name]).result()
     assert get_versions(drive)[name] == 2
-    (process,) = drive.lab.world.hosts[name].processes
+    process, *_ = drive.lab.world.hosts[name].processes
     document = copy.deepcopy(dict(process.store.get("policy read in use")))
     document["nodes"][0][1] = 12.0
     process.store.put("policy read in use", document)

@@ -1,7 +1,8 @@
 """Machine of a client (Mobius 2, 4, 5): calls of an application, and messages of the cloud.
 
 It consists of parts, each with its rules in its docstring: the local store, writes, reads, continuous reads,
-and the connection to the gateways.
+and the requests to the gateways. Its messages go over the service of the device, which it attaches to at each
+start.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-from zlib import crc32
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.notices import Notices
 from mudkit.delivery.session import rollback_incident
-from mudkit.delivery.stream import StreamItem
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
@@ -30,10 +29,16 @@ from mudkit.events import (
     LinkUp,
     Ports,
     Received,
-    SendFailed,
     TimerFired,
 )
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.attachment import (
+    CLIENT_FROM_SERVICE,
+    SERVICE,
+    Forwarded,
+    GatewayLost,
+    SessionState,
+)
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import (
     RETRY,
@@ -47,7 +52,7 @@ from mudkit.systems.mud.device.connection import (
     Writing,
     error_in,
 )
-from mudkit.systems.mud.device.continuous_reads import HEARTBEAT, HELLO, OWN, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import OWN, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
@@ -57,8 +62,6 @@ from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, Shi
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
-    CLIENT_FROM_GATEWAY,
-    CLIENT_FROM_NOTIFICATION_SERVER,
     Administered,
     AdministrationRequest,
     Alter,
@@ -69,7 +72,6 @@ from mudkit.systems.mud.messages import (
     CreateRequest,
     Drop,
     DropRequest,
-    Identify,
     Listen,
     ListHeld,
     ListPending,
@@ -78,13 +80,11 @@ from mudkit.systems.mud.messages import (
     LogRestarted,
     PartsComplete,
     Read,
-    Redirect,
     Register,
     Renew,
     RequestRefused,
     Unregister,
     UpdateData,
-    Welcome,
     Write,
     WriteOutcome,
     app_of,
@@ -102,17 +102,15 @@ _OnTable = TypeVar("_OnTable", Write, Read, Register)
 
 @dataclass(frozen=True)
 class Settings:
-    """Identity of a client, addresses of servers, and policies.
+    """Identity of a client, limits, and policies.
 
-    The first of ``servers`` knows which notification server is responsible. ``read_policy`` None: the utility
-    of each read decides; ``write_policy`` None: that of each write; ``prefetch_policy`` None: no prefetching.
+    ``read_policy`` None: the utility of each read decides; ``write_policy`` None: that of each write;
+    ``prefetch_policy`` None: no prefetching.
     """
 
     netid: str
     app: str
     token: str | None
-    gateways: Sequence[str]
-    servers: Sequence[str]
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
     write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
@@ -126,17 +124,13 @@ class ClientMachine:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
-        first_gateway = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
-        self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
         self._connection = Connection(
             endpoint,
             _latest_token(ports.store.get("token", str), settings.token),
-            settings.gateways,
-            first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
         order, self._planner = ReadOrder(self.local), Planner()
@@ -168,7 +162,6 @@ class ClientMachine:
             self._access,
             followed,
             self._connection,
-            settings.servers,
             self._policy_slots,
             settings.max_waiting,
         )
@@ -234,30 +227,21 @@ class ClientMachine:
                     return self._handle_call(now_us, event.op_id, event.operation)
                 except MudkitError as error:
                     return (Complete(event.op_id, error=error),)
-            case Received(source=source) if source in self._gateways:
-                return self._receive_answer(now_us, event)
-            case Received(source=source) if source in self._servers:
-                return self._receive_notification(now_us, event)
-            case Received():
-                return record_dropped(event)
+            case Received(source=source):
+                return self._receive(now_us, event) if source == SERVICE else record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
                 self._writes.begin_waiting(now_us)
                 cleared, asks = self._connection.link_up()
-                sent = self._resend(now_us, asks)
-                return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
+                self._continuous_reads.end_greeting(now_us)
+                return [*cleared, *self._resend(now_us, asks), *self._prefetch(now_us)]
             case LinkDown():
                 self._planner.record_link_down(now_us)
-                return [
-                    *self._connection.link_down(),
-                    *self._continuous_reads.record_link_down(now_us),
-                    *self._reads.await_network(),
-                ]
+                self._continuous_reads.end_greeting(now_us)
+                return [*self._connection.link_down(), *self._reads.await_network()]
             case Cancel(op_id=op_id):
                 cancelled = [*self._writes.cancel(now_us, op_id), *self._reads.cancel(now_us, op_id)]
                 return [*cancelled, *self._reads.answer_unblocked(now_us)] if cancelled else ()
-            case SendFailed(to=to):
-                return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):
                 return self._handle_timer(now_us, name)
             case ContextChanged(context=context):
@@ -265,9 +249,10 @@ class ClientMachine:
         return ()
 
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
-        """Begin this start: use its incarnation, repeat notices, and send the pending writes."""
+        """Begin this start: attach to the service, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
-        return [*self._continuous_reads.repeat_notices(now_us), *self._writes.advance(now_us)]
+        reads = self._continuous_reads
+        return [*reads.attach(), *reads.repeat_notices(now_us), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
         """Do what a timer of this name was set for."""
@@ -282,8 +267,6 @@ class ClientMachine:
                 return self._reads.end_offline(now_us)
             case t if t == OWN:
                 return self._continuous_reads.begin_own(now_us)
-            case t if t == HEARTBEAT:
-                return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
                 self._continuous_reads.clear_notices()
         return ()
@@ -294,8 +277,8 @@ class ClientMachine:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
             case Write(table=name) if name in self._own:
-                written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self._continuous_reads.deliver_own(now_us, name), *written]
+                key, written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self._continuous_reads.deliver_own_write(now_us, name, key), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
@@ -375,7 +358,7 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use_token(token)
-        return [*self._writes.send_with_new_token(now_us), Complete(op_id)]
+        return [*self._continuous_reads.attach(), *self._writes.send_with_new_token(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
         """Fetch the answers that the prefetch policy selects, if there is one."""
@@ -383,26 +366,25 @@ class ClientMachine:
 
     # -- messages
 
-    def _receive_notification(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Pass a message of a notification server to the continuous reads."""
-        match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
-            case Welcome() as welcome:
-                return self._continuous_reads.receive_welcome(now_us, welcome)
-            case Identify(endpoint=endpoint, nonce=nonce):
-                is_own = endpoint == self._connection.endpoint  # else of a former owner of this address
-                return self._continuous_reads.identify(now_us, nonce) if is_own else ()
-            case Redirect(to=to):
-                return self._continuous_reads.follow_redirect(now_us, to)
-            case StreamItem() as item:
-                return self._continuous_reads.receive_item(now_us, event.source, item)
-        return record_dropped(event)
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Handle a message of the device's service."""
+        message = CLIENT_FROM_SERVICE.decode(event.message)
+        match message:
+            case None:
+                return record_dropped(event)
+            case SessionState():
+                return self._continuous_reads.receive_session(now_us, message)
+            case Forwarded(body=body):
+                return self._continuous_reads.receive_notification(now_us, body)
+            case GatewayLost():
+                return self._connection.expedite(now_us)
+            case LogRestarted():
+                return self._follow_restart(now_us, message)
+        return self._receive_answer(now_us, event, message)
 
-    def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_answer(self, now_us: int, event: Received, answer: Answer) -> Sequence[Effect]:
         """Process a message of a gateway, and send queued writes for which the window has room."""
-        answer = CLIENT_FROM_GATEWAY.decode(event.message)
-        if isinstance(answer, LogRestarted):
-            return self._follow_restart(now_us, answer)
-        if answer is None or not self._connection.can_answer(answer):
+        if not self._connection.can_answer(answer):
             return record_dropped(event)
         self._planner.record_use(now_us)
         if isinstance(answer, PartsComplete | WriteOutcome | Administered) and isinstance(
@@ -469,13 +451,9 @@ class ClientMachine:
         return (Complete(work.op_id),)
 
     def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit overdue requests, and the hello, after their common timer has fired."""
-        timer = self._connection.timer
-        is_hello_late = HELLO in timer.overdue(now_us)
-        effects = [*self._resend(now_us, self._connection.overdue_asks(now_us))]
-        if is_hello_late:
-            effects += self._continuous_reads.send_hello(now_us)
-        return [*effects, *timer.restart(now_us)]
+        """Retransmit overdue requests after their common timer has fired."""
+        effects = self._resend(now_us, self._connection.overdue_asks(now_us))
+        return [*effects, *self._connection.timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests, built as of now, for the first time or again, as far as they may be sent.

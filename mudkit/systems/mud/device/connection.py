@@ -1,4 +1,4 @@
-"""Requests of a client to its gateways, retransmitted until they are answered.
+"""Requests of a client to the gateways, retransmitted until they are answered.
 
 Each request has its own deadline (:mod:`mudkit.delivery.retransmit`). Writes are sent within a window of
 bytes in flight: after an outage a long queue neither fills the link nor postpones retransmissions. Writes
@@ -18,6 +18,7 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.messages import (
     Administered,
@@ -138,7 +139,9 @@ class StoredRead(Struct):
     ``told_aggregates`` their values of which it was to be notified last, ``heard_aggregates`` those of which
     its callback was.
 
-    ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not yet.
+    ``selection`` has the columns that are delivered; with a limit, the read is a window; None: all columns of
+    all records. ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not
+    yet.
     ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
     callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
     it has not.
@@ -162,6 +165,12 @@ class StoredRead(Struct):
     is_paused: bool = False
     ended: str | None = None
     synced_us: int | None = None
+    selection: Selection | None = None
+
+    @property
+    def is_window(self) -> bool:
+        """True if the read has a limit."""
+        return self.selection is not None and self.selection.limit is not None
 
 
 class ContinuousRead(Struct):
@@ -242,13 +251,12 @@ def error_in(answer: Answer) -> EncodedError | None:
 class Connection:
     """Unanswered requests of a client.
 
-    ``first_gateway`` is the index of the gateway that is used while it is reachable. ``incarnation`` is that
-    of this start, which requests, hellos and continuous reads are named after; ``log_incarnation`` is the
-    last one of the back end's log that this client knows, empty: the first. The timer is shared with the
-    hellos.
+    They go over the service of the device. ``incarnation`` is that of this start, which requests and
+    continuous reads are named after; ``log_incarnation`` is the last one of the back end's log that this
+    client knows, empty: the first.
     """
 
-    def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first_gateway: int) -> None:
+    def __init__(self, endpoint: str, token: str | None) -> None:
         self.endpoint = endpoint
         self.netid = netid_of(endpoint)
         self.token: str | None
@@ -258,8 +266,6 @@ class Connection:
         self.incarnation = ""
         self.log_incarnation = ""
         self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
-        self._gateways = gateways
-        self._turn = first_gateway
         self._asks: dict[str, PendingAsk] = {}
         self._queue: deque[str] = deque()
         """Writes for which the window has no room."""
@@ -333,7 +339,7 @@ class Connection:
         message: Ask | AskBatch = AskBatch(self.endpoint, self.token, batch, start)
         if len(batch) == 1:
             message = Ask(batch[0].id, self.endpoint, self.token, batch[0].what, start)
-        return Send(self._current_gateway(), message), *self.timer.start_together(now_us, sizes_bytes)
+        return Send(SERVICE, message), *self.timer.start_together(now_us, sizes_bytes)
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Send a request for the first time or again; parts of an answer to an earlier copy do not count."""
@@ -341,7 +347,7 @@ class Connection:
         ask.registered.clear()
         message = self._build_ask(ask)
         timer = self.timer.start(now_us, ask.identity, size_bytes(message))
-        return Send(self._current_gateway(), message), *timer
+        return Send(SERVICE, message), *timer
 
     def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Start using a link, and forget all deadlines; return the requests to send over it."""
@@ -366,12 +372,9 @@ class Connection:
         """Return the requests in flight whose deadlines have passed."""
         return [self._asks[identity] for identity in self.timer.overdue(now_us) if identity in self._asks]
 
-    def switch_gateway(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Switch to the next gateway if the current one is not reached; requests are soon overdue."""
+    def expedite(self, now_us: int) -> Sequence[Effect]:
+        """Bring the deadlines of the requests in flight forward: their gateway is not reached."""
         sent = [identity for identity in self.timer if identity in self._asks]
-        if not sent or to != self._current_gateway():
-            return ()
-        self._turn += 1
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
 
     def pending_reads(self) -> list[tuple[PendingAsk, PendingRead]]:
@@ -461,7 +464,3 @@ class Connection:
             )
             request = replace(request, first=min(int(one.rpartition(".")[2]) for one in pending))
         return Ask(ask.identity, self.endpoint, self.token, request, self.log_incarnation or UNSET)
-
-    def _current_gateway(self) -> str:
-        """Return the address of the gateway in use."""
-        return self._gateways[self._turn % len(self._gateways)]

@@ -1,18 +1,16 @@
 """Continuous reads of a client: registered at the processors, notified by the notification server.
 
-Rules (Mobius 5):
+Rules (Mobius 5); the session is that of the device (:mod:`~mudkit.systems.mud.device.greeting`):
 
 ============  ======================================================================================
 register      stored durably; requested when there is a session with a notification server
-welcome       late copy: ignored; new session: everything is registered again
-identify      a hello with the server's nonce
+session       a new one: everything is registered again
 generation    a processor has begun another generation: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        all that a processor was to deliver before was delivered; after the last processor's, callers
               that wait for the first state are answered
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
-heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
@@ -24,6 +22,9 @@ A notification is stored with the position until its callback was called, and re
 a kill between the two. A record that is delivered is held in the local store, as one that was read.
 
 A read of a table on the device has no processor: whatever changes there is delivered in the same step.
+
+Of a read with a limit, a window, the application is notified of what comes into it and leaves it
+(:mod:`~mudkit.systems.mud.device.windows`).
 
 A read outlives the application that began it. While no callback is registered for its listener, whose name
 comes from the durable handle, notifications wait in the store, at most ``max_waiting`` of each read. The next
@@ -44,11 +45,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.checks import unusable
 from mudkit.delivery.notices import FieldsWithId, Notices
-from mudkit.delivery.stream import Incoming, StreamItem
-from mudkit.errors import ParameterError
-from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
+from mudkit.errors import MudkitError, ParameterError
+from mudkit.events import Complete, Effect, Notify, Ports, Send, SetTimer
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.attachment import SERVICE, Attach, SessionState
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -63,11 +64,11 @@ from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
 from mudkit.systems.mud.device.local import HeldRow, Local
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.policy_slot import PolicySlot
+from mudkit.systems.mud.device.windows import OWN_PLACE, OwnMatches, ShownWindow
 from mudkit.systems.mud.messages import (
     AwaitSynced,
     ContinuousReadRequest,
     EncodedError,
-    Hello,
     LeftRead,
     Listen,
     NewGeneration,
@@ -83,23 +84,18 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     UpdateDataRequest,
     Upsert,
-    Welcome,
-    app_of,
     decode_error,
 )
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import Change
-from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import copy_record
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields, Value
 
-HEARTBEAT: Final = "heartbeat"
 _HANDLES: Final = "count of handles"
 MAX_NAMED_KEYS: Final = 16
 """Delivered records that a registration names; of more, it has digests."""
-HELLO: Final = "hello"
-"""Key of a hello in the retransmission timer."""
 
 
 def listener_of(handle: int) -> str:
@@ -109,8 +105,6 @@ def listener_of(handle: int) -> str:
 
 _AGGREGATES: Final = "aggregates"
 OWN: Final = "own reads"
-_OWN: Final = "device"
-"""In place of a processor, for tables on the device."""
 
 
 class _Notice(Struct, frozen=True):
@@ -141,8 +135,8 @@ class _Notice(Struct, frozen=True):
 class ContinuousReads:
     """Continuous reads of one client.
 
-    The first of ``servers`` knows which notification server is responsible; ``slots`` are those of the
-    policies that this client follows. At most ``max_waiting`` changes of each read wait for a callback.
+    ``slots`` are those of the policies that this client follows. At most ``max_waiting`` changes of each read
+    wait for a callback.
     """
 
     def __init__(
@@ -153,7 +147,6 @@ class ContinuousReads:
         access: Access,
         followed: FollowedQueries,
         connection: Connection,
-        servers: Sequence[str],
         slots: Sequence[PolicySlot],
         max_waiting: int,
     ) -> None:
@@ -162,26 +155,21 @@ class ContinuousReads:
         self._local, self._own, self._access = local, own, access
         self._followed = followed
         self._connection = connection
-        self._servers, self._server = servers, servers[0]
         self._policy_slots = slots
         self._session: str | None = None
         self._is_greeted = False
         """True if the server knows the current address."""
-        self._hello_seq = 0
-        """Number of the last hello of this start."""
-        self._open_seq = 1
-        """Number of the first hello whose welcome counts."""
-        self._nonce: str | None = None
-        """Nonce requested by the server."""
-        self._incoming: Incoming[Notification] | None = None
-        """Stream of the session; None before its first item."""
         self._registrations: dict[int, PendingAsk] = {}
         """Last request to register each read."""
         self._reads: dict[int, ContinuousRead] = {}
         self._untold: dict[int, ContinuousRead] = {}
         """Reads that have ended, until the callback was called with the reason."""
+        self._windows: dict[int, ShownWindow] = {}
+        """Windows of the reads with a limit, by handle."""
+        self._own_matches: dict[int, OwnMatches] = {}
+        """By handle of the reads of tables on the device, since they were begun, resumed or changed."""
         for _, stored in ports.store.items("reading ", StoredRead):
-            read = ContinuousRead(stored, self._load_delivered(stored.handle))
+            read = ContinuousRead(stored, self._load_delivered(stored))
             read.waiting = len(self._store.keys(_waiting_key(stored.handle)))
             (self._reads if stored.ended is None else self._untold)[stored.handle] = read
         for read in self._cloud_reads():
@@ -225,6 +213,7 @@ class ContinuousReads:
                 "constants": list(read.stored.predicate.constants),
                 "data": copy_record(read.stored.reader),
                 "aggregate": read.stored.aggregate,
+                **_describe_selection(read.stored.selection),
                 "synced": read.stored.synced_us is not None,
                 "waiting": read.waiting,
                 "paused": read.stored.is_paused,
@@ -243,8 +232,10 @@ class ContinuousReads:
         if sync is not None and sync < 0:
             expected = "seconds since the beginning of the lab, 0 or more; None for no existing records"
             raise unusable("sync_timestamp", sync, expected)
-        predicate = SentPredicate.of(operation.predicate)
+        predicate, table = SentPredicate.of(operation.predicate), self._local.tables.get(operation.table)
         assert predicate is not None
+        if operation.selection is not None and table is not None:
+            operation.selection.check_columns(table)
         handle = self._local.increment(_HANDLES)
         stored = StoredRead(
             handle=handle,
@@ -255,15 +246,16 @@ class ContinuousReads:
             sync_us=None if sync is None else round(sync * 1e6),
             has_listener=bool(operation.listener),
             aggregate=None if operation.aggregate is None else Aggregates(operation.aggregate).text,
+            selection=operation.selection,
         )
-        self._reads[handle] = read = ContinuousRead(stored, op_id=op_id)
+        self._reads[handle] = read = ContinuousRead(stored, self._load_delivered(stored), op_id=op_id)
         self._store_read(stored)
         # It is notified of changes under the durable name only; this one ends with the call.
         begun = [Notify(operation.listener, handle)] if operation.listener else []
         return [*begun, *self._begin(now_us, read)]
 
     def deliver_own(self, now_us: int, name: str) -> Sequence[Effect]:
-        """Deliver what has changed in a table on the device; end its reads if it was dropped."""
+        """Deliver what a table on the device is after an alteration; end its reads if it was dropped."""
         reads = [read for read in self._reads.values() if read.stored.name == name]
         if name in self._own:
             return [
@@ -274,6 +266,25 @@ class ContinuousReads:
             ]
         return [effect for read in reads for effect in self._end_read(now_us, read, "the table was dropped")]
 
+    def deliver_own_write(self, now_us: int, name: str, key: str) -> Sequence[Effect]:
+        """Deliver a write of a record in a table on the device to its reads."""
+        effects: list[Effect] = []
+        for read in [read for read in self._reads.values() if read.stored.name == name]:
+            if read.stored.is_paused:
+                continue
+            matches = self._own_matches.get(read.stored.handle)
+            if matches is None:
+                effects += self._catch_up(now_us, read)
+                continue
+            try:
+                changes = matches.follow_write(key, read.delivered)
+            except MudkitError as error:
+                effects += self._end_own(now_us, read, error)
+                continue
+            if changes:
+                effects += self._deliver_own(now_us, read, matches, changes)
+        return effects
+
     def begin_own(self, now_us: int) -> Sequence[Effect]:
         """Deliver what the reads of tables on the device lack that have begun, or been resumed, just now."""
         reads = [read for read in self._reads.values() if read.stored.name in self._own]
@@ -282,40 +293,48 @@ class ContinuousReads:
         ]
 
     def _catch_up(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
-        """Deliver what has changed in a table on the device since the last time.
+        """Deliver what a read of a table on the device lacks.
 
-        As in the cloud, a change of the reader's data concerns later writes only.
+        As in the cloud, a change of the reader's data concerns later writes only, but a window at once.
         """
-        stored, own = read.stored, self._own
-        rows = own.select(stored.name, stored.predicate.predicate(), stored.reader, self._access.auth)
+        stored = read.stored
+        try:
+            matches = OwnMatches(self._own, stored, self._access.auth)
+        except MudkitError as error:
+            return self._end_own(now_us, read, error)
+        self._own_matches[stored.handle] = matches
+        changes = [] if stored.aggregate is not None else matches.lacking(stored, read.delivered)
+        return self._deliver_own(now_us, read, matches, changes)
+
+    def _deliver_own(
+        self, now_us: int, read: ContinuousRead, matches: OwnMatches, changes: Sequence[Upsert | LeftRead]
+    ) -> Sequence[Effect]:
+        """Deliver changes of a table on the device to a read, or the aggregates of the records that match."""
+        stored = read.stored
         if stored.aggregate is not None:
-            stored.processors, read.states = (
-                [_OWN],
-                {_OWN: own.aggregate(stored.name, rows, stored.aggregate)},
-            )
+            state = self._own.aggregate(stored.name, list(matches.rows.values()), stored.aggregate)
+            stored.processors, read.states = [OWN_PLACE], {OWN_PLACE: state}
             return [*self._notify_of_aggregates(read), *self._complete_begin(read)]
-        is_first, since_lsn = _OWN not in stored.since_lsns, stored.since_lsns.get(_OWN, 0)
-        changes: list[Upsert | LeftRead] = []
-        for row in rows:
-            is_asked = stored.sync_us is not None and row.ts_us >= stored.sync_us
-            if is_asked if is_first else row.lsn > since_lsn:
-                changes.append(Upsert(row.key, row.ver, row.data or {}, row.predicate, row.ts_us, row.lsn))
-        for key in sorted(read.delivered.keys() - {row.key for row in rows}):
-            left = own.row_of(stored.name, key)
-            if left is not None and left.lsn > since_lsn:
-                changes.append(LeftRead(key, left.ver))
         is_heard = self._has_listener(listener_of(stored.handle))
         if not is_heard and read.waiting + len(changes) > self._max_waiting:
+            del self._own_matches[stored.handle]
             stored.is_paused = True
             self._store_read(stored)
             return self._complete_begin(read)
-        effects = [effect for change in changes for effect in self._deliver(read, change, change.ver or 0)]
-        stored.since_lsns[_OWN] = own.lsn
+        effects = list(self._deliver(read, changes))
+        stored.since_lsns[OWN_PLACE] = self._own.lsn
         if stored.synced_us is None:
             stored.synced_us = now_us
             effects += self._complete_awaiting(read)
         self._store_read(stored)
         return [*effects, *self._complete_begin(read)]
+
+    def _end_own(self, now_us: int, read: ContinuousRead, error: MudkitError) -> Sequence[Effect]:
+        """End a read of a table on the device whose predicate fails on a record."""
+        op_id, read.op_id = read.op_id, None
+        if op_id is not None:
+            return [Complete(op_id, error=error), *self._delete_read(now_us, read)]
+        return self._end_read(now_us, read, error.summary)
 
     def _complete_begin(self, read: ContinuousRead) -> Sequence[Effect]:
         """Complete the call that began a read, if that is not done."""
@@ -330,12 +349,8 @@ class ContinuousReads:
         """Register a read if there is a session, and say hello if there is none."""
         if read.stored.name in self._own:
             return (SetTimer(OWN, 0),)  # after the application has registered the callback
-        effects: list[Effect] = []
-        if not self._is_greeted and HELLO not in self._connection.timer:
-            effects += self.send_hello(now_us)
-        if self._session is not None:
-            effects += self._request_registration(now_us, read)
-        return effects
+        requested = () if self._session is None else self._request_registration(now_us, read)
+        return [*self.attach(), *requested]
 
     def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
         """Emit what waits for the callback of a read, which is registered now; resume it if it was paused."""
@@ -359,7 +374,9 @@ class ContinuousReads:
         stored.data_seq += 1
         self._store_read(stored)
         if stored.name in self._own:
-            return (Complete(op_id),)
+            self._own_matches.pop(stored.handle, None)
+            is_shown = stored.is_window and not stored.is_paused
+            return [*(self._catch_up(now_us, read) if is_shown else ()), Complete(op_id)]
         if stored.synced_us is not None:
             self._follow(read, None if read.is_live else stored.synced_us)
         if stored.is_paused:  # the next registration has them
@@ -383,82 +400,42 @@ class ContinuousReads:
             read.op_id = None
         return [*effects, *self._end_session_unless_used(now_us)]
 
-    def greet(self, now_us: int) -> Sequence[Effect]:
-        """Send a hello with news: welcomes for earlier hellos no longer count."""
-        self._open_seq = self._hello_seq + 1
-        return self.send_hello(now_us)
+    def attach(self) -> Sequence[Effect]:
+        """Report to the service of the device what the notification server has to know of this app."""
+        connection = self._connection
+        policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
+        attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
+        return (Send(SERVICE, attach),)
 
-    def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
-        """Answer the server's question by a hello with its nonce, unless such a hello is unanswered."""
-        if nonce == self._nonce and HELLO in self._connection.timer:
+    def receive_session(self, now_us: int, state: SessionState) -> Sequence[Effect]:
+        """Register everything again in a new session; without a greeting, no read is live."""
+        if state.session is None or not state.is_greeted:
+            self.end_greeting(now_us)
+            self._session = state.session
             return ()
-        self._nonce = nonce
-        return self.greet(now_us)
-
-    def send_hello(self, now_us: int) -> Sequence[Effect]:
-        """Send the current address to the notification server, if there are continuous reads or policies."""
-        self._end_greeting(now_us)
-        if not self._connection.is_up or not self._is_notified:
-            return ()
-        return self._transmit_hello(now_us, is_new=True)
-
-    def record_link_down(self, now_us: int) -> Sequence[Effect]:
-        """Note that there is no network, and no notification until there is one."""
-        self._end_greeting(now_us)
-        return self.stop_heartbeats()
-
-    def stop_heartbeats(self) -> Sequence[Effect]:
-        """Stop heartbeats until there is a link and a reason for them."""
-        self._is_greeted = False
-        return (CancelTimer(HEARTBEAT),)
-
-    def send_heartbeat(self, now_us: int) -> Sequence[Effect]:
-        """Send a hello that only repeats what the server knows, and set the timer of the next one."""
-        return *self._transmit_hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
-
-    def follow_redirect(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Send a hello to the responsible server, unless such a hello is unanswered."""
-        if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
-            return ()
-        self._server = to
-        return self.greet(now_us)
-
-    def receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
-        """Register everything again in a new session; ignore a late copy."""
-        if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
-            return ()
-        self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
-        effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
-        if welcome.session != self._session:
-            self._session, self._incoming = welcome.session, None
-            for read in self._cloud_reads():
-                if not read.stored.is_paused:
-                    effects += self._request_registration(now_us, read)
-            return effects
+        self._is_greeted = True
+        effects: list[Effect] = []
+        is_new, self._session = state.session != self._session, state.session
         for read in self._cloud_reads():
-            effects += self._begin_live(now_us, read)
+            if not is_new:
+                effects += self._begin_live(now_us, read)
+            elif not read.stored.is_paused:
+                effects += self._request_registration(now_us, read)
         return effects
 
-    def receive_item(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
-        """Process an item of a notification server's stream."""
-        if item.stream != self._session:
-            return ()
-        if self._incoming is None:
-            self._incoming = Incoming(item.first)
-        incoming = self._incoming
-        effects: list[Effect] = []
-        for body in incoming.take(item):
-            match body:
-                case Policy():
-                    for slot in self._policy_slots:
-                        if slot.kind == body.policy:
-                            slot.accept(body.document)
-                case NewGeneration():
-                    effects += self._note_generation(now_us, body.processor, body.generation)
-                case Tell():
-                    effects += self._note_generation(now_us, body.processor, body.generation)
-                    effects += self._receive_change(now_us, body)
-        return [*effects, Send(source, incoming.build_ack(item.stream))]
+    def receive_notification(self, now_us: int, body: Notification) -> Sequence[Effect]:
+        """Process an item of the stream from the notification server."""
+        match body:
+            case Policy():
+                for slot in self._policy_slots:
+                    if slot.kind == body.policy:
+                        slot.accept(body.document)
+                return self.attach()
+            case NewGeneration():
+                return self._note_generation(now_us, body.processor, body.generation)
+            case Tell():
+                noted = self._note_generation(now_us, body.processor, body.generation)
+                return [*noted, *self._receive_change(now_us, body)]
 
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""
@@ -475,6 +452,7 @@ class ContinuousReads:
                     sync_us=stored.sync_us, table=stored.table,
                     log_incarnations=dict(stored.log_incarnations) or UNSET,
                     aggregate=UNSET if stored.aggregate is None else stored.aggregate,
+                    selection=UNSET if stored.selection is None else stored.selection.with_order_column(),
                 )  # fmt: skip
             case Updating(is_over=True):
                 return UnregisterRequest(
@@ -550,27 +528,11 @@ class ContinuousReads:
         return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
 
     def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
-        """Stop hellos and heartbeats if the notification server has nothing more to send."""
+        """Report to the service if the notification server has nothing more to send."""
         if self._is_notified:
             return ()
-        return [*self._connection.timer.settle(now_us, HELLO), *self.stop_heartbeats()]
-
-    def _transmit_hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
-        """Send a hello with the next number, and start its deadline; ``is_new`` False: a heartbeat."""
-        self._hello_seq += 1
-        token = self._connection.token
-        tokens = {} if token is None else {app_of(self._connection.endpoint): token}
-        message = Hello(
-            endpoint=self._connection.endpoint,
-            session=self._session,
-            is_new=is_new,
-            policies={slot.kind: slot.version for slot in self._policy_slots},
-            incarnation=self._connection.incarnation,
-            seq=self._hello_seq,
-            nonce=UNSET if self._nonce is None else self._nonce,
-            tokens=tokens if is_new or self._nonce is not None else UNSET,
-        )
-        return Send(self._server, message), *self._connection.timer.start(now_us, HELLO)
+        self.end_greeting(now_us)
+        return self.attach()
 
     def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
         """Note a newer generation of a processor, and register again the reads of its former ones."""
@@ -616,7 +578,8 @@ class ContinuousReads:
             if body.lsn is not None:
                 self._note_first_change(read, body, body.lsn)
                 _advance(stored, processor, body.lsn, body.log_incarnation)
-            effects = self._apply_change(now_us, read, body, body.change, is_same_log=is_same_log)
+            changes = [body.change] if body.also is UNSET else [body.change, body.also]
+            effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
             if read.is_live:
                 stored.synced_us = now_us
             self._store_read(stored)
@@ -624,39 +587,58 @@ class ContinuousReads:
         self._store_read(stored)
         return ()
 
-    def _apply_change(
-        self, now_us: int, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_same_log: bool
+    def _apply_changes(
+        self,
+        now_us: int,
+        read: ContinuousRead,
+        body: Tell,
+        changes: Sequence[Upsert | LeftRead],
+        *,
+        is_same_log: bool,
     ) -> Sequence[Effect]:
-        """Deliver a change of a record, unless the reader has this version or a newer one.
+        """Deliver the changes of a message, unless the reader has these versions or newer ones.
 
-        ``is_same_log``: the change is of the log incarnation in which this processor was last heard of. If
+        ``is_same_log``: the changes are of the log incarnation in which this processor was last heard of. If
         not, the back end was restored from a backup or wiped, and the versions that were delivered may be
         missing in its log now: an older version is delivered, too.
         """
-        stored, key = read.stored, change.key
-        last_version = read.delivered.get(key, 0)
-        version = last_version if change.ver is None else change.ver  # None: the version is hidden
-        is_older = (
-            version <= last_version if is_same_log else version == last_version and isinstance(change, Upsert)
-        )
-        if change.ver is not None and is_older:
+        if not read.stored.is_window:
+            changes = [change for change in changes if _is_news(read, change, is_same_log=is_same_log)]
+        if not changes:
             return ()
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
-        self._hold(now_us, stored, body, change)
-        return self._deliver(read, change, version)
+        for change in changes:
+            self._hold(now_us, read.stored, body, change)
+        return self._deliver(read, changes, is_same_log=is_same_log)
 
-    def _deliver(self, read: ContinuousRead, change: Upsert | LeftRead, version: int) -> Sequence[Effect]:
-        """Note that a read has a version of a record or has lost it, and notify its listener."""
-        stored, key = read.stored, change.key
-        if isinstance(change, LeftRead):
-            if read.delivered.pop(key, None) is None:
-                return ()
-            self._store.delete(_delivered_key(stored.handle, key))
-            return self._notify(read, kind="remove", key=key, version=version)
-        read.delivered[key] = version
-        self._store.put(_delivered_key(stored.handle, key), version)
-        return self._notify(read, kind="upsert", key=key, record=change.data, version=version)
+    def _deliver(
+        self, read: ContinuousRead, changes: Sequence[Upsert | LeftRead], *, is_same_log: bool = True
+    ) -> Sequence[Effect]:
+        """Note which versions a read has of some records, and notify its listener."""
+        stored = read.stored
+        if stored.is_window:
+            return [
+                effect
+                for shown in self._windows[stored.handle].apply(changes, is_same_log=is_same_log)
+                for effect in self._notify(
+                    read, kind=shown.kind, key=shown.key, record=shown.record, version=shown.version
+                )
+            ]
+        effects: list[Effect] = []
+        for change in changes:
+            key, last_version = change.key, read.delivered.get(change.key)
+            version = (last_version or 0) if change.ver is None else change.ver  # None: the version is hidden
+            if isinstance(change, Upsert):
+                read.delivered[key] = version
+                self._store.put(_delivered_key(stored.handle, key), version)
+                record = change.data if stored.selection is None else stored.selection.columns_of(change.data)
+                effects += self._notify(read, kind="upsert", key=key, record=record, version=version)
+            elif last_version is not None:
+                del read.delivered[key]
+                self._store.delete(_delivered_key(stored.handle, key))
+                effects += self._notify(read, kind="remove", key=key, version=version)
+        return effects
 
     def _notify_of_aggregates(self, read: ContinuousRead) -> Sequence[Effect]:
         """Notify a reader of aggregates whose values have changed, once all processors have sent theirs."""
@@ -686,10 +668,13 @@ class ContinuousReads:
         is_known = incarnation == local.log_incarnation
         if incarnation in local.former_log_incarnations:
             return
-        if isinstance(change, LeftRead):
+        has_columns = stored.selection is not None and stored.selection.columns is not None
+        if isinstance(change, LeftRead) or has_columns:  # no later read may show an older version
             row = local.held_row(name, key)
             if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
                 local.evict(name, key)
+            if isinstance(change, Upsert) and is_known:
+                local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
             return
         row = HeldRow(
             key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
@@ -722,7 +707,7 @@ class ContinuousReads:
         op_ids, read.awaiting = read.awaiting, []
         return [Complete(op_id) for op_id in op_ids]
 
-    def _end_greeting(self, now_us: int) -> None:
+    def end_greeting(self, now_us: int) -> None:
         """Note that the server may not know the current address: no read is live."""
         self._is_greeted = False
         for read in self._reads.values():
@@ -738,14 +723,14 @@ class ContinuousReads:
     def _follow(self, read: ContinuousRead, live_us: int | None) -> None:
         """Count a read's query as followed; ``live_us`` None: the read is live.
 
-        Its answer is known if existing records were requested from the first on, with these reader data.
-        A read of aggregates delivers no records.
+        Its answer is known if existing records were requested from the first on, with these reader data, and
+        are not cut. A read of aggregates delivers no records.
         """
         stored = read.stored
         if stored.aggregate is not None:
             return
         query = Query(stored.name, stored.predicate.predicate(), "committed", stored.reader, None)
-        is_answered = stored.sync_us == 0 and stored.data_seq == 1
+        is_answered = stored.sync_us == 0 and stored.data_seq == 1 and stored.selection is None
         self._followed.follow(stored.handle, FollowedQuery(query, read.delivered, is_answered, live_us))
 
     def _notify(
@@ -941,9 +926,12 @@ class ContinuousReads:
             remedy="begin another one; continuous_reads() lists those of this app on this device",
         )
 
-    def _load_delivered(self, handle: int) -> dict[str, int]:
-        """Return the stored versions that were delivered to a read, by key."""
-        prefix = _delivered_key(handle, "")
+    def _load_delivered(self, stored: StoredRead) -> dict[str, int]:
+        """Return the stored versions that were delivered to a read, by key; load its window if it is one."""
+        prefix = _delivered_key(stored.handle, "")
+        if stored.selection is not None and stored.is_window:
+            window = self._windows[stored.handle] = ShownWindow(self._store, prefix, stored.selection)
+            return window.delivered
         return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
 
     def _store_read(self, stored: StoredRead) -> None:
@@ -954,6 +942,8 @@ class ContinuousReads:
         """Delete a read with its delivered versions, and withdraw its registration."""
         handle = read.stored.handle
         self._reads.pop(handle, None)
+        self._own_matches.pop(handle, None)
+        self._windows.pop(handle, None)
         self._followed.leave(handle, read.stored.name)
         self._store.delete(_read_key(handle))
         for key in read.delivered:
@@ -977,6 +967,23 @@ def _waiting_key(handle: int) -> str:
 def _delivered_key(handle: int, key: str) -> str:
     """Return the store key of a version: each has its own, since a read may hold thousands of records."""
     return f"read {handle:09d} {key}"
+
+
+def _is_news(read: ContinuousRead, change: Upsert | LeftRead, *, is_same_log: bool) -> bool:
+    """Return whether a reader lacks a change; see :meth:`ContinuousReads._apply_changes`."""
+    last_version = read.delivered.get(change.key, 0)
+    if change.ver is None or change.ver > last_version:
+        return True
+    return not is_same_log and (change.ver != last_version or isinstance(change, LeftRead))
+
+
+def _describe_selection(selection: Selection | None) -> dict[str, Value]:
+    """Return the columns, order and limit of a read, as :meth:`Selection.parse` takes them."""
+    if selection is None:
+        return {"columns": None, "order": None, "limit": None}
+    direction = " DESC" if selection.is_descending else ""
+    order = None if selection.order is None else f"{selection.order}{direction}"
+    return {"columns": selection.columns, "order": order, "limit": selection.limit}
 
 
 def _advance(stored: StoredRead, processor: str, lsn: int, log_incarnation: str | UnsetType | None) -> None:

@@ -67,8 +67,16 @@ class JoinedReads:
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
 
     def check_continuous(self, read: Register) -> None:
-        """Raise ParameterError for a continuous read that joins tables on the device with the cloud."""
+        """Check a continuous read, which cannot join tables on the device with tables of the cloud.
+
+        Raises
+        ------
+        MudkitError
+            It does, or names a column that its table on the device does not have.
+        """
         is_own = read.table in self._own
+        if is_own:
+            self._own.check_read(read)
         for name in tables_of(read.predicate):
             if (name in self._own) is not is_own:
                 raise ParameterError(

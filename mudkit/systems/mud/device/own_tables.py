@@ -16,12 +16,23 @@ from mudkit.checks import unusable
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import Alter, Create, DropEntry, Read, Row, RowEntry, TableEntry, Write
-from mudkit.systems.mud.result import Conflict, ReadResult
+from mudkit.systems.mud.device.results import Origin, complete_read
+from mudkit.systems.mud.messages import (
+    Alter,
+    Create,
+    DropEntry,
+    Read,
+    Register,
+    Row,
+    RowEntry,
+    TableEntry,
+    Write,
+)
+from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
-from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, copy_record
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Fields, Value, as_wire
@@ -104,8 +115,10 @@ class OwnTables:
         self._apply(DropEntry(self._copy.lsn + 1, name))
         return (Complete(op_id),)
 
-    def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
-        """Commit a write or a delete. The device has the latest version: no other is in conflict with it."""
+    def write(
+        self, now_us: int, op_id: int, operation: Write, context: Fields
+    ) -> tuple[str, Sequence[Effect]]:
+        """Commit a write or a delete, and return its key. The device has the latest version: no conflict."""
         table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
         data, predicate = operation.record, operation.predicate
         if data is not None:
@@ -146,13 +159,13 @@ class OwnTables:
         self._store.put(f"{_ROW}{table.name}\n{key}", row)
         self._apply(RowEntry(lsn, table.name, row))
         written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, data)}
-        return Record("operations", written), Complete(op_id, row.ver)
+        return key, (Record("operations", written), Complete(op_id, row.ver))
 
     def table(self, name: str) -> Table | None:
         """Return the properties of a table; None: it is not on the device."""
         return self._copy.tables.get(name)
 
-    def check_read(self, read: Read) -> None:
+    def check_read(self, read: Read | Register) -> None:
         """Raise MudkitError for a column that a table does not have."""
         table = self._copy.tables[read.table]
         check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))
@@ -181,21 +194,15 @@ class OwnTables:
         is_complete: bool = True,
     ) -> Sequence[Effect]:
         """Complete a read of a table with some of its records."""
-        table = self._copy.tables[name]
-        records = {row.key: (table.visible_columns(row), row) for row in rows if row.data is not None}
-        order = (selection or Selection()).cut(records)
-        result = ReadResult(is_complete=is_complete)
-        effects: list[Effect] = []
-        for key, row in [*((row.key, row) for row in rows if row.data is None), *order.items()]:
-            if selection is None or selection.columns is None:
-                seen = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": value_hash(row.data)}
-                effects.append(Record("operations", seen))
-            if row.data is None:
-                continue
-            columns = records[key][0]
-            result.records[key] = copy_record(columns if selection is None else selection.columns_of(columns))
-            result.versions[key], result.source[key], result.age_s[key] = row.ver, "local", 0.0
-        return [*effects, Complete(op_id, result)]
+        return complete_read(
+            op_id,
+            self._copy.tables[name],
+            {row.key: row for row in rows},
+            selection,
+            lambda row: Origin(row.ver, "local", 0.0),
+            lambda row: value_hash(row.data),
+            is_complete=is_complete,
+        )
 
     def joined(self, reader: Fields, auth: Mapping[str, str]) -> JoinedTables:
         """Return the tables as a ``lookup`` of a reader sees them."""

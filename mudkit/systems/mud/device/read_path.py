@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
+from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
@@ -59,7 +60,8 @@ from mudkit.systems.mud.tables.queries import (
 )
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
-from mudkit.systems.mud.tables.selection import Selection
+from mudkit.systems.mud.tables.selection import Place, Selection
+from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Fields
 
 OFFLINE: Final = "offline"
@@ -73,16 +75,33 @@ def query_of(read: Read) -> Query:
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
 
 
+class _Cut(NamedTuple):
+    """Order of a part of an answer that a limit has cut, and the place of its last record."""
+
+    selection: Selection
+    last: Place
+
+
+def _precedes(row: HeldRow, table: Table, cut: _Cut) -> bool:
+    """Return whether a held record would be in a part that a limit has cut, if it still matched."""
+    return row.data is not None and cut.selection.place_of(row.key, columns_of(row, table)) < cut.last
+
+
 def check_options(read: Read) -> None:
     """Raise ParameterError for options of a read that exclude each other."""
     if read.aggregate is not None and read.selection is not None:
-        raise ParameterError(
-            "Aggregates are of all records, not of a selection.",
-            where="aggregate",
-            found="columns, order or limit beside it",
-            expected="one of both",
-            remedy="leave columns, order and limit out",
-        )
+        raise selected_aggregates_error()
+
+
+def selected_aggregates_error() -> ParameterError:
+    """Build the error for aggregates of a selection."""
+    return ParameterError(
+        "Aggregates are of all records, not of a selection.",
+        where="aggregate",
+        found="columns, order or limit beside it",
+        expected="one of both",
+        remedy="leave columns, order and limit out",
+    )
 
 
 class ReadPath:
@@ -422,6 +441,7 @@ class ReadPath:
         selection = pending.selection
         if selection is None:
             return UNSET
+        selection = selection.with_order_column()
         if selection.limit is None or pending.query.type != "uncommitted":
             return selection
         more = len(self._local.pending_keys(pending.query.table))
@@ -458,9 +478,13 @@ class ReadPath:
         self._record_seen(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
-        is_cut = self._is_cut(ask, parts)
-        for row in () if is_cut else list(self._local.rows(name)):
-            if row.key in versions or table.partition_of(row.key) not in partitions:
+        cuts = self._find_cuts(ask, parts)
+        is_cut = bool(cuts)
+        for row in list(self._local.rows(name)):
+            partition = table.partition_of(row.key)
+            if row.key in versions or partition not in partitions:
+                continue
+            if (cut := cuts.get(partition)) is not None and not _precedes(row, table, cut):
                 continue
             if row.data is None or self._cache.may_match(query, row):
                 self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
@@ -492,12 +516,21 @@ class ReadPath:
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         return self._complete_remotely(now_us, pending, versions, known)
 
-    def _is_cut(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> bool:
-        """Return whether an answer may lack records that match, because of its limit."""
+    def _find_cuts(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> dict[int, _Cut]:
+        """Return where a limit has cut the parts of an answer that may lack records, by partition."""
         request = ask.request
         assert isinstance(request, ReadRequest)
-        limit = None if request.selection is UNSET else request.selection.limit
-        return limit is not None and any(part.rows is not UNSET and len(part.rows) >= limit for part in parts)
+        selection = request.selection
+        if selection is UNSET or selection.limit is None:
+            return {}
+        cuts: dict[int, _Cut] = {}
+        for part in parts:
+            present = [row for row in part.rows or () if row.data is not None]
+            if len(present) >= selection.limit:
+                cuts[part.place] = _Cut(
+                    selection, max(selection.place_of(row.key, row.data or {}) for row in present)
+                )
+        return cuts
 
     def _complete_remotely(
         self, now_us: int, pending: PendingRead, versions: dict[str, Version], remote: Collection[str]
@@ -579,37 +612,23 @@ class ReadPath:
         *,
         is_complete: bool,
     ) -> Sequence[Effect]:
-        """Return the result of a read, and record the versions, unless only some columns are returned."""
-        effects: list[Effect] = []
-        result = ReadResult(is_complete=is_complete)
-        table, hash_of = self._local.tables.get(name), self._local.hash_of
-        if selection is not None:
-            deleted = {key: version for key, version in versions.items() if version.data is None}
-            present = {
-                key: (columns_of(version, table), version)
-                for key, version in versions.items()
-                if version.data is not None
-            }
-            versions = deleted | selection.cut(present)
-        for key in sorted(versions) if selection is None else versions:
-            version = versions[key]
-            data, number, age_s = version.data, None, 0.0
-            if isinstance(version, HeldRow):
-                number, age_s = version.ver, self._cache.age_s(now_us, name, version)
-            is_changed = isinstance(version, PendingWrite) and version.changes is not None
-            if not is_changed and (selection is None or selection.columns is None):
-                row = {"op_id": op_id, "key": key, "version": number, "value_hash": hash_of(name, key, data)}
-                effects.append(Record("operations", row))
-            if data is None:
-                continue
-            is_whole = table is None or not table.removed
-            record = data if is_whole else columns_of(version, table)
-            result.records[key] = copy_record(record if selection is None else selection.columns_of(record))
-            result.versions[key] = number
-            result.source[key] = "remote" if key in remote and number is not None else "local"
-            result.age_s[key] = age_s
-        effects.append(Complete(op_id, result))
-        return effects
+        """Return the result of a read, and record the versions."""
+
+        def origin_of(version: Version) -> Origin:
+            if not isinstance(version, HeldRow):
+                return Origin(None, "local", 0.0, is_recorded=version.changes is None)
+            source: Literal["local", "remote"] = "remote" if version.key in remote else "local"
+            return Origin(version.ver, source, self._cache.age_s(now_us, name, version))
+
+        return complete_read(
+            op_id,
+            self._local.tables.get(name),
+            versions,
+            selection,
+            origin_of,
+            lambda version: self._local.hash_of(name, version.key, version.data),
+            is_complete=is_complete,
+        )
 
     def _resume_waiting(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Continue the writes and reads that waited for a read."""

@@ -8,9 +8,10 @@ from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments, unusable
 from mudkit.display import Displayed, View
-from mudkit.events import Installed, Make, Network, Operation
+from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
-from mudkit.systems.mud.messages import Ship
+from mudkit.systems.mud.device.service import DeviceService
+from mudkit.systems.mud.messages import PORT, Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
@@ -22,10 +23,6 @@ from mudkit.wire import Fields
 
 NAME: Final = "mud"
 """Name of the system in traces and bills."""
-PORT: Final = "mud"
-"""Name of each server's machine; that of a client ends with its app."""
-
-
 _WEEK_S: Final = 604_800.0
 
 
@@ -95,6 +92,9 @@ class Cloud(Displayed):
         self.generator = _address("mud-policies")
         self.notification_servers = _addresses("notifications", notification_servers)
 
+        self._served: set[str] = set()
+        """Names of the devices that have a service."""
+
         def install(address: str, make: Make) -> Installed:
             """Install a machine on the server of an address."""
             return lab.server(address.split("/")[0], at=place).install(NAME, make, name=PORT)
@@ -130,6 +130,14 @@ class Cloud(Displayed):
                 servers=self.notification_servers, processors=self.processors, generator=self.generator,
                 max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
+
+    def serve(self, device: Host) -> None:
+        """Install the service that all apps of a device share, unless it has one."""
+        if device.name in self._served:
+            return
+        servers = self.notification_servers
+        device.install(NAME, lambda ports: DeviceService(device.name, self.gateways, servers), name=PORT)
+        self._served.add(device.name)
 
     def _view(self) -> View:
         """Return the view of a display: the servers, and the tables."""

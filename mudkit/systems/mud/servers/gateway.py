@@ -3,7 +3,7 @@
 Its rules (Mobius 4.2). It has no durable state: a client without an answer repeats its request.
 
 ====================  ==============================================================================
-any message           dropped unless its sender may send it; a client only in its own name
+any message           dropped unless its sender may send it; an app only over its device's service
 Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
                       looks up records in, to which the client must have access, too; then
 ReadRequest           a part of it to the processor of each partition
@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from mudkit.errors import MudkitError, TokenExpired
+from mudkit.errors import AccessDenied, MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages import (
@@ -62,7 +62,9 @@ from mudkit.systems.mud.messages import (
     UpdateDataRequest,
     WriteOutcome,
     WriteRequest,
+    app_of,
     encode_error,
+    is_of_service,
     netid_of,
     processor_index,
 )
@@ -159,9 +161,10 @@ class Gateway:
         return () if request is None else self._receive_answer(request, event.source, message)
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:
-        """Return the requests of a client; None: the message is malformed, or not in its own name."""
+        """Return the requests of an app; None: the message is malformed, or not of its device's service."""
         message = GATEWAY_FROM_CLIENT.decode(event.message)
-        if message is None or netid_of(message.client) != event.sender:
+        is_own = message is not None and netid_of(message.client) == event.sender
+        if message is None or not is_own or not is_of_service(event.source):
             return None
         if isinstance(message, AskBatch):
             asks = [
@@ -180,6 +183,7 @@ class Gateway:
         if ask.token is not None:
             try:
                 claims = self._authority.decode(ask.token)
+                _check_app(claims, app_of(ask.client))
                 claims.check(now_us / 1e6, netid_of(ask.client))
             except MudkitError as error:
                 if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):
@@ -269,7 +273,7 @@ class Gateway:
             predicate = None if what.predicate is None else what.predicate.predicate()
             text = what.aggregate or None
             check_names(table, predicate, None if text is None else Aggregates(text), joined)
-            if isinstance(what, ReadRequest) and what.selection is not UNSET:
+            if what.selection is not UNSET:
                 what.selection.check_columns(table)
 
     def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
@@ -399,3 +403,15 @@ class Gateway:
 def _build_refused(to: str, ask: Ask, error: MudkitError) -> Send:
     """Build the message by which a client gets the error of a request."""
     return Send(to, RequestRefused(ask.id, encode_error(error)))
+
+
+def _check_app(claims: Claims, app: str) -> None:
+    """Raise AccessDenied unless a token is of the app that shows it."""
+    if claims.app != app:
+        raise AccessDenied(
+            "The token is of another app.",
+            where="token",
+            found=f"app {claims.app!r}",
+            expected=f"app {app!r}",
+            remedy=f"use one for this app: lab.token(user=…, app={app!r})",
+        )

@@ -78,6 +78,7 @@ from mudkit.systems.mud.messages import (
     Welcome,
     Whereabouts,
     app_of,
+    is_of_service,
     netid_of,
     server_index,
 )
@@ -103,40 +104,52 @@ _MAX_STRANGERS: Final = 1024
 
 @dataclass
 class _Session:
-    """Session of a client.
+    """Session of a device.
 
-    ``number`` orders sessions by their beginning; ``policies`` has the version that the client has, or is
-    being sent, of each kind of policy that it follows. ``is_proven``: a token of its app has begun it.
-    ``processors`` are those with continuous reads of it.
+    ``number`` orders sessions by their beginning; ``endpoint`` is that of the first hello. ``apps`` has, by
+    app, the version that it has, or is being sent, of each kind of policy that it follows. ``proven`` are the
+    apps of which a token was shown. ``processors`` are those with continuous reads of it.
     """
 
     number: int
     endpoint: str
     heard_us: int
     sender: StreamSender[Notification]
-    policies: dict[str, int]
     peer: Peer
-    is_proven: bool
+    apps: dict[str, dict[str, int]] = field(default_factory=dict)
+    proven: set[str] = field(default_factory=set)
     processors: set[str] = field(default_factory=set)
+
+    @property
+    def netid(self) -> str:
+        """Device of the session."""
+        return netid_of(self.endpoint)
 
 
 class _KnownClient(Struct, frozen=True, array_like=True):
-    """Stored state of a client: its last address, and whether a token of its app has begun the session."""
+    """Stored state of an app with a session: the last address, and whether a token of the app was shown."""
 
     address: str
     is_proven: bool
 
 
 @dataclass
-class _UnheardClient:
-    """Client that had a session before the start: its possible addresses, and the request for a hello.
+class _UnheardDevice:
+    """Device that had a session before the start: its possible addresses, and the request for a hello.
 
-    ``is_proven``: a token of its app had begun the session.
+    ``endpoint`` is that of one of its apps. ``proven`` are the apps of which a token was shown.
     """
 
-    addresses: dict[str, None]
-    is_proven: bool
+    endpoint: str
+    addresses: dict[str, None] = field(default_factory=dict)
+    proven: set[str] = field(default_factory=set)
     peer: Peer = field(default_factory=Peer)
+
+    def add(self, endpoint: str, address: str, *, is_proven: bool) -> None:
+        """Add an app of the device, and an address at which it may be."""
+        self.addresses[address] = None
+        if is_proven:
+            self.proven.add(app_of(endpoint))
 
 
 class NotificationServer:
@@ -168,7 +181,7 @@ class NotificationServer:
         self._sessions: dict[str, _Session] = {}
         """Sessions by name."""
         self._session_of: dict[str, str] = {}
-        """Name of the session of an endpoint."""
+        """Name of the session of a device."""
         self._others = [server for server in servers if server != servers[number]]
         self._addresses = Addresses(self._others)
         self._heard: dict[str, None] = {}
@@ -182,14 +195,14 @@ class NotificationServer:
         self._known = {
             key.removeprefix("address "): known for key, known in self._store.items("address ", _KnownClient)
         }
-        """Clients with a session, as stored."""
-        self._unheard = {
-            endpoint: _UnheardClient({known.address: None}, known.is_proven)
-            for endpoint, known in self._known.items()
-        }
-        """Clients that have not said hello since the start, by endpoint."""
+        """Apps with a session, by endpoint, as stored."""
+        self._unheard: dict[str, _UnheardDevice] = {}
+        """Devices that have not said hello since the start, by name."""
+        for endpoint, known in self._known.items():
+            unheard = self._unheard.setdefault(netid_of(endpoint), _UnheardDevice(endpoint))
+            unheard.add(endpoint, known.address, is_proven=known.is_proven)
         self._strangers: dict[str, Peer] = {}
-        """Clients without a session that are asked for a hello, the newest last."""
+        """Devices without a session that are asked for a hello, the newest last."""
         self._policy_request: RetransmitTimer[str] = RetransmitTimer(_FOLLOW, _FOLLOW_US, _FOLLOW_US, 0)
         self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
@@ -217,14 +230,13 @@ class NotificationServer:
                     self._begun_us = now_us
                     return [*self._request_policies(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
-                unheard = self._unheard.get(endpoint)
+                netid = netid_of(endpoint)
+                unheard = self._unheard.get(netid)
                 if unheard is not None:
                     unheard.addresses.pop(to, None)
                     if not unheard.addresses:
-                        del self._unheard[endpoint]
-                        return self._hello_requests.settle(
-                            now_us, endpoint
-                        )  # it says hello when it has a link
+                        del self._unheard[netid]
+                        return self._hello_requests.settle(now_us, netid)  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
                 session = self._sessions.get(name)
                 if session is not None and session.sender.receiver_address == to:
@@ -268,7 +280,9 @@ class NotificationServer:
         return None
 
     def _receive_from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
-        """Handle a message of a client; None: it is to be dropped."""
+        """Handle a message of a device's service; None: it is to be dropped."""
+        if not is_of_service(event.source):
+            return None
         message = NOTIFICATION_SERVER_FROM_CLIENT.decode(event.message)
         match message:
             case Hello(endpoint=endpoint) if netid_of(endpoint) == event.sender:
@@ -277,7 +291,7 @@ class NotificationServer:
                 session = self._sessions.get(name)
                 if session is None:
                     return ()  # it was given up
-                if netid_of(session.endpoint) == event.sender:
+                if session.netid == event.sender:
                     is_from_client = session.sender.receiver_address == event.source
                     return session.sender.ack_up_to(now_us, seq) if is_from_client else ()
         return None
@@ -286,15 +300,15 @@ class NotificationServer:
         """Request all shipped policies from the generator, until it answers."""
         return Send(self._generator, PoliciesRequest()), *self._policy_request.start(now_us, _FOLLOW)
 
-    def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
-        """Ask clients for a hello: what waited for them before the start is lost."""
+    def _identify(self, now_us: int, netids: Sequence[str]) -> Sequence[Effect]:
+        """Ask devices for a hello: what waited for them before the start is lost."""
         effects: list[Effect] = []
-        for endpoint in endpoints:
-            if endpoint in self._unheard:
-                unheard = self._unheard[endpoint]
-                question = Identify(endpoint, unheard.peer.open_question(self._entropy))
+        for netid in netids:
+            if netid in self._unheard:
+                unheard = self._unheard[netid]
+                question = Identify(unheard.endpoint, unheard.peer.open_question(self._entropy))
                 effects += [Send(address, question) for address in unheard.addresses]
-                effects += self._hello_requests.start(now_us, endpoint)
+                effects += self._hello_requests.start(now_us, netid)
         return effects
 
     def _identify_again(self, now_us: int) -> Sequence[Effect]:
@@ -302,8 +316,8 @@ class NotificationServer:
         late = self._hello_requests.overdue(now_us)
         if now_us - self._begun_us < _DEAD_US:
             return [*self._identify(now_us, late), *self._hello_requests.restart(now_us)]
-        for endpoint in self._unheard:
-            self._store_client(endpoint, None)
+        for netid in self._unheard:
+            self._forget_apps(netid)
         self._unheard.clear()
         return self._hello_requests.clear()
 
@@ -323,69 +337,74 @@ class NotificationServer:
                 effects += self._moved.settle(now_us, key)
         return [*effects, *self._moved.restart(now_us)]
 
-    def _store_client(self, endpoint: str, known: _KnownClient | None) -> None:
-        """Store the state of a client; None: it has no session."""
-        key = f"address {endpoint}"
-        if known is None:
-            self._known.pop(endpoint, None)
-            self._store.delete(key)
-        elif self._known.get(endpoint) != known:
-            self._known[endpoint] = known
-            self._store.put(key, known)
+    def _store_apps(self, session: _Session) -> None:
+        """Store the address of each app of a session."""
+        for app in sorted({*session.apps, *session.proven}):
+            endpoint = f"{session.netid}/{app}"
+            known = _KnownClient(session.sender.receiver_address, app in session.proven)
+            if self._known.get(endpoint) != known:
+                self._known[endpoint] = known
+                self._store.put(f"address {endpoint}", known)
+
+    def _forget_apps(self, netid: str) -> None:
+        """Delete the addresses of the apps of a device that has no session."""
+        for endpoint in [endpoint for endpoint in self._known if netid_of(endpoint) == netid]:
+            del self._known[endpoint]
+            self._store.delete(f"address {endpoint}")
 
     def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
-        """Handle the hello of a client; None: it is to be dropped."""
-        endpoint = hello.endpoint
-        responsible = server_index(netid_of(endpoint), len(self._servers))
+        """Handle the hello of a device; None: it is to be dropped."""
+        netid = netid_of(hello.endpoint)
+        responsible = server_index(netid, len(self._servers))
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
-        peer = self._peer_of(endpoint)
-        owner = self._sessions.get(self._session_of.get(endpoint, ""))
+        peer = self._peer_of(netid)
+        owner = self._sessions.get(self._session_of.get(netid, ""))
         nonce = None if hello.nonce is UNSET else hello.nonce
         heard = peer.judge_hello(
             hello.incarnation, hello.seq, nonce, is_elsewhere=self._is_address_of_another(source, owner)
         )
         if heard is HelloVerdict.STALE:
             return ()
-        is_proven = self._is_proven(hello)
-        former = self._unheard.get(endpoint)
+        proven = self._proven_apps(hello)
+        former = self._unheard.get(netid)
         if hello.tokens is UNSET:  # a heartbeat, which only repeats what the server knows
             if hello.is_new or hello.nonce is not UNSET:
                 return None
             if owner is None or (owner.sender.name, owner.sender.receiver_address) != (hello.session, source):
                 heard = HelloVerdict.STRANGER
-        elif not is_proven and any(one is not None and one.is_proven for one in (owner, former)):
+        elif not _is_allowed(hello, proven, owner, former):
             return None
         if heard is HelloVerdict.STRANGER:
             if owner is None and former is None:
-                self._remember_stranger(endpoint, peer)
-            return (Send(source, Identify(endpoint, peer.open_question(self._entropy))),)
+                self._remember_stranger(netid, peer)
+            return (Send(source, Identify(hello.endpoint, peer.open_question(self._entropy))),)
         name = hello.session
         if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
-            name = self._session_of.get(endpoint)
+            name = self._session_of.get(netid)
         peer.accept_hello(hello.incarnation, hello.seq)
-        self._unheard.pop(endpoint, None)
-        self._strangers.pop(endpoint, None)
-        effects = [*self._hello_requests.settle(now_us, endpoint)]
+        self._unheard.pop(netid, None)
+        self._strangers.pop(netid, None)
+        effects = [*self._hello_requests.settle(now_us, netid)]
         session = None if name is None else self._sessions.get(name)
-        is_known = session is not None and session.endpoint == endpoint
+        is_known = session is not None and session.netid == netid
         if session is None or not is_known:
-            effects += self._give_up_session(self._session_of.get(endpoint))
-            session = self._begin_session(now_us, source, hello, peer, is_proven=is_proven)
-        session.is_proven |= is_proven
+            effects += self._give_up_session(self._session_of.get(netid))
+            session = self._begin_session(now_us, source, hello, peer)
         sender, name = session.sender, session.sender.name
         session.heard_us = now_us
         self._heard.pop(name, None)
         self._heard[name] = None
-        self._store_client(endpoint, _KnownClient(source, session.is_proven))
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
         has_moved = is_known and sender.receiver_address != source
         if not is_known or has_moved or not sender.is_reached:
             self._addresses.release(sender.receiver_address, name)
             former_name, announced = self._addresses.assign(now_us, source, name)
             effects += [*self._displace(former_name), *announced]
+        self._add_apps(now_us, session, hello, proven)
         if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
+        self._store_apps(session)
         for processor in sorted(session.processors) if has_moved else ():
             effects.append(self._build_moved(session, processor))
             effects += self._moved.start(now_us, (processor, name))
@@ -413,50 +432,61 @@ class NotificationServer:
         question = Identify(session.endpoint, session.peer.open_question(self._entropy))
         return (Send(session.sender.receiver_address, question),)
 
-    def _peer_of(self, endpoint: str) -> Peer:
-        """Return what is known of a client's hellos."""
-        if endpoint in self._unheard:
-            return self._unheard[endpoint].peer
-        name = self._session_of.get(endpoint)
+    def _peer_of(self, netid: str) -> Peer:
+        """Return what is known of a device's hellos."""
+        if netid in self._unheard:
+            return self._unheard[netid].peer
+        name = self._session_of.get(netid)
         if name is not None:
             return self._sessions[name].peer
-        return self._strangers.get(endpoint) or Peer()
+        return self._strangers.get(netid) or Peer()
 
-    def _remember_stranger(self, endpoint: str, peer: Peer) -> None:
-        """Keep the question to a client without a session; of too many the oldest is forgotten."""
-        self._strangers[endpoint] = peer
+    def _remember_stranger(self, netid: str, peer: Peer) -> None:
+        """Keep the question to a device without a session; of too many the oldest is forgotten."""
+        self._strangers[netid] = peer
         if len(self._strangers) > _MAX_STRANGERS:
             del self._strangers[next(iter(self._strangers))]
 
-    def _is_proven(self, hello: Hello) -> bool:
-        """Return whether a hello has a token of its app for its device.
+    def _proven_apps(self, hello: Hello) -> set[str]:
+        """Return the apps of which a hello has a token for its device.
 
         An expired one proves the app, too: its reads are ended in this session.
         """
         tokens = {} if hello.tokens is UNSET else hello.tokens
-        app = app_of(hello.endpoint)
-        try:
-            claims = self._authority.decode(tokens.get(app))
-        except AccessDenied:
-            return False
-        return claims.app == app and claims.device in (None, netid_of(hello.endpoint))
+        devices = None, netid_of(hello.endpoint)
+        proven: set[str] = set()
+        for app, token in tokens.items():
+            try:
+                claims = self._authority.decode(token)
+            except AccessDenied:
+                continue
+            if claims.app == app and claims.device in devices:
+                proven.add(app)
+        return proven
 
-    def _begin_session(
-        self, now_us: int, source: str, hello: Hello, peer: Peer, *, is_proven: bool
-    ) -> _Session:
-        """Begin a session; queue the policies that its client lacks."""
+    def _begin_session(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
+        """Begin a session, without apps."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._generation}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
-        policies = dict(hello.policies)
-        session = _Session(self._count, hello.endpoint, now_us, sender, policies, peer, is_proven)
+        session = _Session(self._count, hello.endpoint, now_us, sender, peer)
         self._sessions[name] = session
-        self._session_of[hello.endpoint] = name
-        for by_version in self._policies.values():
-            for _, policy in sorted(by_version.items()):
-                if _lacks_policy(session, policy):
-                    sender.add(now_us, _build_policy(session, policy))
+        self._session_of[session.netid] = name
         return session
+
+    def _add_apps(self, now_us: int, session: _Session, hello: Hello, proven: set[str]) -> None:
+        """Add the apps of a hello to its session; queue the policies that new ones lack."""
+        session.proven |= proven
+        if hello.tokens is UNSET:
+            return
+        for app, policies in hello.apps.items():
+            if app in session.apps:
+                continue
+            session.apps[app] = dict(policies)
+            for (policy_app, _), by_version in self._policies.items():
+                for _, policy in sorted(by_version.items()) if policy_app == app else ():
+                    if _lacks_policy(session, policy):
+                        session.sender.add(now_us, _build_policy(session, policy))
 
     def _receive_item(
         self, now_us: int, source: str, item: StreamItem[ServerNotification]
@@ -480,18 +510,19 @@ class NotificationServer:
             return self._ship_policy(now_us, body)
         self._processors.add(source)
         if isinstance(body, Whereabouts):
-            if body.endpoint in self._session_of:
+            netid = netid_of(body.endpoint)
+            if netid in self._session_of:
                 return ()
             self._begun_us = now_us
-            unheard = self._unheard.setdefault(body.endpoint, _UnheardClient({}, body.is_proven))
-            unheard.addresses[body.address] = None
-            unheard.is_proven |= body.is_proven
-            return self._identify(now_us, [body.endpoint])
+            unheard = self._unheard.setdefault(netid, _UnheardDevice(body.endpoint))
+            unheard.add(body.endpoint, body.address, is_proven=body.is_proven)
+            return self._identify(now_us, [netid])
         if isinstance(body, NewGeneration):
             sessions = list(self._sessions.values())  # one may be given up
             return [effect for session in sessions for effect in self._send_or_give_up(now_us, session, body)]
         session = self._sessions.get(body.session)
-        if session is None or session.endpoint != body.endpoint:
+        is_own = session is not None and session.netid == netid_of(body.endpoint)
+        if session is None or not is_own or app_of(body.endpoint) not in session.apps:
             return (Send(source, SessionGone(body.session, body.endpoint)),)
         session.processors.add(source)
         return self._send_or_give_up(now_us, session, body)
@@ -557,9 +588,9 @@ class NotificationServer:
         name = session.sender.name
         self._heard.pop(name)
         self._addresses.release(session.sender.receiver_address, name)
-        if self._session_of.get(session.endpoint) == name:
-            del self._session_of[session.endpoint]
-            self._store_client(session.endpoint, None)
+        if self._session_of.get(session.netid) == name:
+            del self._session_of[session.netid]
+            self._forget_apps(session.netid)
         notices = [Send(processor, SessionGone(name)) for processor in sorted(self._processors)]
         return [*session.sender.close(), *notices]
 
@@ -569,15 +600,26 @@ def _number(session: _Session) -> int:
     return session.number
 
 
+def _is_allowed(
+    hello: Hello, proven: set[str], owner: _Session | None, former: _UnheardDevice | None
+) -> bool:
+    """Return whether a hello may be that of the device that had a session.
+
+    It must show a token of each app that it names and that has shown one before, and of one of these at
+    least: no program without a token takes the session over.
+    """
+    before = {app for one in (owner, former) if one is not None for app in one.proven}
+    return not before or (before & hello.apps.keys() <= proven and bool(before & proven))
+
+
 def _lacks_policy(session: _Session, policy: PolicyUpdate) -> bool:
-    """Return whether a client follows policies of this app and kind, and has only older versions."""
-    version = policy.version
-    is_for = policy.to is None or netid_of(session.endpoint) in policy.to
-    is_followed = policy.app == app_of(session.endpoint)
-    return is_for and is_followed and session.policies.get(policy.policy, version) < version
+    """Return whether an app of a device follows policies of this kind, and has only older versions."""
+    version, policies = policy.version, session.apps.get(policy.app, {})
+    is_for = policy.to is None or session.netid in policy.to
+    return is_for and policies.get(policy.policy, version) < version
 
 
 def _build_policy(session: _Session, policy: PolicyUpdate) -> Policy:
-    """Build the message of a policy for a client, and note that the client has this version."""
-    session.policies[policy.policy] = policy.version
+    """Build the message of a policy for an app, and note that the app has this version."""
+    session.apps[policy.app][policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

@@ -33,9 +33,9 @@ from typing import Final, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.stream import StreamAck
-from mudkit.errors import MudkitError, PredicateError, TokenExpired
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.predicates import Aggregates, Predicate, SubscriptionIndex
+from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
@@ -67,119 +67,16 @@ from mudkit.systems.mud.messages import (
     server_index,
 )
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
+from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import keys_digest
-from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
+from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
+from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
-
-ReadKey: TypeAlias = tuple[str, str]
-"""Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Predicate, data and verified identity of the reader of a continuous read."""
-
-    predicate: Predicate
-    data: Fields
-    auth: Mapping[str, str]
-
-
-class Matching:
-    """Matching of new versions with the continuous reads of one table.
-
-    The index finds all matches at once. If a predicate fails in it, each read is evaluated alone, so that
-    only reads whose predicates fail are affected. Reads that look up records in other tables are always
-    evaluated alone: each reader sees other records there. Changes of those tables affect later writes only.
-    """
-
-    def __init__(self, copy: TableReplica) -> None:
-        self._copy = copy
-        self._index = SubscriptionIndex()
-        self._joining: dict[ReadKey, _Reader] = {}
-        self._indexed: dict[ReadKey, _Reader] = {}
-        """Reads in the index."""
-
-    def add(self, read_key: ReadKey, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
-        """Add a continuous read with the data and the verified identity of its reader."""
-        reader = _Reader(predicate, data, auth)
-        if tables_of(predicate):
-            self._joining[read_key] = reader
-            return
-        self._index.add(read_key, predicate, receiver=data, auth=auth)
-        self._indexed[read_key] = reader
-
-    def replace_reader_data(self, read_key: ReadKey, data: Fields) -> None:
-        """Replace the data of the reader of a continuous read, for later matches."""
-        if read_key in self._joining:
-            self._joining[read_key].data = data
-            return
-        self._index.update(read_key, receiver=data)
-        self._indexed[read_key].data = data
-
-    def remove(self, read_key: ReadKey) -> None:
-        """Remove a continuous read, which must have been added."""
-        if self._joining.pop(read_key, None) is None:
-            del self._indexed[read_key]
-            self._index.remove(read_key)
-
-    def match(self, row: Row, table: Table) -> tuple[list[ReadKey], dict[ReadKey, MudkitError]]:
-        """Return the continuous reads that a new version reaches, and those whose predicates fail on it.
-
-        The version has data. The first are those whose predicate is TRUE and to whose reader the writer shows
-        the record, in order of adding; reads that join come last. A writer predicate that fails hides the
-        record. Predicates are not evaluated on hidden records: a failure would reveal them.
-        """
-        record = record_of(row, table)
-        failed: dict[ReadKey, MudkitError] = {}
-        try:
-            reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
-        except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
-            reached = self._match_one_by_one(row, table, record, failed)
-        for read_key, reader in self._joining.items():
-            if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed):
-                reached.append(read_key)
-        return reached, failed
-
-    def _match_one_by_one(
-        self,
-        row: Row,
-        table: Table,
-        record: Fields,
-        failed: dict[ReadKey, MudkitError],
-    ) -> list[ReadKey]:
-        """Return the indexed reads that a version reaches, one by one, as the index fails on it."""
-        indexed = self._indexed
-        try:
-            matching = self._index.match(record)
-        except PredicateError:
-            return [
-                read_key
-                for read_key, reader in indexed.items()
-                if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed)
-            ]
-        return [read_key for read_key in matching if self._is_shown(row, table, indexed[read_key])]
-
-    def _matches_read(
-        self, read_key: ReadKey, reader: _Reader, record: Fields, failed: dict[ReadKey, MudkitError]
-    ) -> bool:
-        """Return whether the predicate of one read is TRUE of a record; store the error if it fails."""
-        tables = JoinedTables(self._copy, reader.data, reader.auth)
-        try:
-            return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
-        except MudkitError as error:
-            failed[read_key] = error
-            return False
-
-    def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
-        """Return whether the writer of a version shows it to a reader."""
-        tables = JoinedTables(self._copy, reader.data, reader.auth)
-        return is_visible(row, reader.data, reader.auth, table, tables)
-
 
 _TIMEOUT_US: Final = 1_000_000
 _MAX_TIMEOUT_US: Final = 10_000_000
@@ -192,7 +89,8 @@ class _ContinuousRead:
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
     reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
-    was sent their last ``state`` instead, of these records.
+    was sent their last ``state`` instead, of these records, and one with a ``window`` those in it. It is sent
+    the columns of its ``selection``.
     """
 
     request: int
@@ -206,6 +104,17 @@ class _ContinuousRead:
     keys: set[str] = field(default_factory=set)
     aggregates: Aggregates | None = None
     state: list[Value] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
+    window: Window | None = None
+
+    def sent_keys(self) -> set[str]:
+        """Return the keys of the records that the reader was sent and that have not left the read."""
+        return self.keys if self.window is None else set(self.window.first_keys())
+
+    def build_upsert(self, row: Row) -> Upsert:
+        """Build the change that tells the reader of a version of a record, as far as its columns are read."""
+        shown = self.selection.columns_of(self.table.visible_columns(row))
+        return Upsert(row.key, row.ver, shown, row.predicate, row.ts_us, row.lsn)
 
 
 class Processor:
@@ -289,7 +198,7 @@ class Processor:
             case Registration():
                 return self._register_read(now_us, message)
             case ReaderDataUpdate():
-                return self._replace_reader_data(message)
+                return self._replace_reader_data(now_us, message)
             case Unregistration(endpoint=endpoint, handle=number):
                 self._end_read((endpoint, number))
                 self._ended.add((endpoint, number))
@@ -314,7 +223,7 @@ class Processor:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case ClientMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
-                    if read_key[0] == endpoint:  # a client cannot move another's reads
+                    if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
                 return (Send(event.source, message),)
         return ()
@@ -409,17 +318,114 @@ class Processor:
             return self._refuse_read(now_us, read_key, "its token has expired")
         if isinstance(change, Row):
             self._record_shown(read_key, read, change.key)
-            if read.aggregates is not None:
-                return self._send_aggregates(now_us, read_key, read, read.aggregates)
-            shown = visible_row(change, read.table)
-            assert shown.data is not None
-            upsert = Upsert(shown.key, shown.ver, shown.data, shown.predicate, shown.ts_us, shown.lsn)
-            return self._send_tell(now_us, read_key, change=upsert, lsn=lsn)
-        read.keys.discard(change.key)
-        self._shown_to.get((read.table.number, change.key), set()).discard(read_key)
+        else:
+            self._record_left(read_key, read, change.key)
         if read.aggregates is not None:
             return self._send_aggregates(now_us, read_key, read, read.aggregates)
-        return self._send_tell(now_us, read_key, change=change, lsn=lsn)
+        if read.window is not None:
+            return self._move_window(now_us, read_key, read, read.window, change, lsn)
+        sent = read.build_upsert(change) if isinstance(change, Row) else change
+        return self._send_tell(now_us, read_key, change=sent, lsn=lsn)
+
+    def _move_window(
+        self,
+        now_us: int,
+        read_key: ReadKey,
+        read: _ContinuousRead,
+        window: Window,
+        change: Row | LeftRead,
+        lsn: int | None,
+    ) -> Sequence[Effect]:
+        """Send what a change of a record makes of a window, in one message: it is whole at any time."""
+        if isinstance(change, Row):
+            moved = window.put(change.key, record_of(change, read.table))
+        else:
+            moved = window.remove(change.key)
+        changes = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
+        if not changes:
+            return ()
+        also = changes[1] if len(changes) > 1 else UNSET
+        return self._send_tell(now_us, read_key, change=changes[0], lsn=lsn, also=also)
+
+    def _build_moved(self, read: _ContinuousRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
+        """Build the change that tells a reader of a record that has come into a window or left it."""
+        row = self._log.copy.row_of(read.table, key)
+        assert row is not None
+        return read.build_upsert(row) if is_in else LeftRead(key, row.ver)
+
+    def _fill_window(
+        self,
+        now_us: int,
+        read_key: ReadKey,
+        read: _ContinuousRead,
+        window: Window,
+        existing: Mapping[str, Row],
+        delivered: Mapping[str, bool],
+    ) -> Sequence[Effect]:
+        """Begin a window of existing records anew, and send how it differs from what was delivered.
+
+        ``delivered`` has the keys of these, and whether the versions are the present ones.
+        """
+        copy, reader = self._log.copy, self._matching[read.table.number].reader(read_key)
+        for key in read.keys - existing.keys():
+            self._record_left(read_key, read, key)
+        for key in existing:
+            self._record_shown(read_key, read, key)
+        read.window = window
+        keys = window.first_keys()
+        effects: list[Effect] = []
+        for key in keys:
+            if not delivered.get(key, False):
+                upsert = read.build_upsert(existing[key])
+                effects += self._send_tell(now_us, read_key, change=upsert, lsn=None)
+        for key in sorted(delivered.keys() - set(keys)):
+            row = copy.row_of(read.table, key)
+            tables = JoinedTables(copy, reader.data, reader.auth)
+            is_shown = row is not None and is_visible(row, reader.data, reader.auth, read.table, tables)
+            # A hidden version reveals that the record is not visible, not whether it exists.
+            left = LeftRead(key, row.ver if row is not None and is_shown else None)
+            effects += self._send_tell(now_us, read_key, change=left, lsn=None)
+        return effects
+
+    def _refill_window(
+        self, now_us: int, read_key: ReadKey, read: _ContinuousRead, before: Table
+    ) -> Sequence[Effect]:
+        """Send what a window gains and loses by other reader data, or by other columns than ``before``."""
+        if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
+            return self._refuse_read(now_us, read_key, "its token has expired")
+        reader, table = self._matching[read.table.number].reader(read_key), read.table
+        own = [
+            partition
+            for partition in range(table.partitions)
+            if processor_index(table.number, partition, self._processors) == self._number
+        ]
+        try:
+            rows = self._select(table, own, reader.predicate, reader.data, reader.auth)
+        except MudkitError as error:
+            return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+        existing = {row.key: row for row in rows}
+        delivered = {
+            key: key in existing and before.visible_columns(row) == table.visible_columns(row)
+            for key in read.sent_keys()
+            if (row := self._log.copy.row_of(table, key)) is not None
+        }
+        window = _window_of(read.selection, existing, table)
+        return self._fill_window(now_us, read_key, read, window, existing, delivered)
+
+    def _select(
+        self,
+        table: Table,
+        partitions: Sequence[int],
+        predicate: Predicate,
+        data: Fields,
+        auth: Mapping[str, str],
+    ) -> list[Row]:
+        """Return the records of partitions that match a predicate and are visible to a reader."""
+        return [
+            row
+            for partition in partitions
+            for row in self._log.copy.select(table, partition, predicate, None, data, auth)
+        ]
 
     def _send_aggregates(
         self, now_us: int, read_key: ReadKey, read: _ContinuousRead, aggregates: Aggregates
@@ -440,6 +446,11 @@ class Processor:
         read.keys.add(key)
         self._shown_to.setdefault((read.table.number, key), set()).add(read_key)
 
+    def _record_left(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
+        """Note that a record has left a read."""
+        read.keys.discard(key)
+        self._shown_to.get((read.table.number, key), set()).discard(read_key)
+
     def _send_tell(
         self,
         now_us: int,
@@ -451,6 +462,7 @@ class Processor:
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
         state: list[Value] | UnsetType = UNSET,
+        also: Upsert | LeftRead | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = read_key
@@ -469,6 +481,7 @@ class Processor:
             is_alone=is_alone,
             state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
+            also=also,
         )
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
@@ -492,6 +505,9 @@ class Processor:
                 entry.table.check_access(read.claims)
             except MudkitError as error:
                 effects += self._refuse_read(now_us, read_key, error.summary)
+                continue
+            if read.window is not None and entry.table.removed != before.removed:
+                effects += self._refill_window(now_us, read_key, read, before)
         return effects
 
     def _refuse_read(
@@ -514,7 +530,7 @@ class Processor:
             known = self._reads.get(read_key)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
-                sent: set[str] = set() if known is None else known.keys
+                sent: set[str] = set() if known is None else known.sent_keys()
                 delivered, unknown = self._recall_delivered(table, message, sent)
                 if unknown:
                     return (self._build_ack(message, message.data_seq, unknown=unknown),)
@@ -564,15 +580,20 @@ class Processor:
         return delivered, unknown
 
     def _matching_keys(self, table: Table, message: Registration) -> list[str]:
-        """Return the keys of the matching records that are not newer than a registration's position."""
+        """Return the keys of the matching records that are not newer than a registration's position.
+
+        Of a window, those of the records in it.
+        """
         since_lsn = message.since_lsns.get(self._me, -1)
         begun_lsn = (message.begun_lsns or {}).get(self._me, since_lsn)
         sync_us = message.sync_us
         predicate, auth = message.predicate.predicate(), {} if message.claims is None else message.claims.auth
+        rows = self._select(table, message.partitions, predicate, message.reader, auth)
+        if message.selection is not UNSET and message.selection.limit is not None:
+            return _window_of(message.selection, {row.key: row for row in rows}, table).first_keys()
         return [
             row.key
-            for partition in message.partitions
-            for row in self._log.copy.select(table, partition, predicate, None, message.reader, auth)
+            for row in rows
             if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
         ]
 
@@ -588,11 +609,7 @@ class Processor:
         auth = {} if message.claims is None else message.claims.auth
         sent = message.data_seq, message.reader
         data_seq, data = max(sent, self._early_data.pop(read_key, sent), key=itemgetter(0))
-        existing = [
-            row
-            for partition in message.partitions
-            for row in copy.select(table, partition, predicate, None, data, auth)
-        ]
+        existing = self._select(table, message.partitions, predicate, data, auth)
         aggregates, state = None, []
         if message.aggregate is not UNSET:
             aggregates = Aggregates(message.aggregate)
@@ -601,6 +618,7 @@ class Processor:
         read = _ContinuousRead(
             message.request, message.session, message.address, table, message.claims, self._log.lsn,
             data_seq, data, aggregates=aggregates, state=state,
+            selection=Selection() if message.selection is UNSET else message.selection,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
@@ -615,6 +633,16 @@ class Processor:
             shared_lsn = self._log.shared_lsn((message.log_incarnations or {}).get(self._me, ""))
             if since_lsn > shared_lsn:
                 since_lsn, stale = shared_lsn, delivered
+        if read.selection.limit is not None:
+            by_key = {row.key: row for row in existing}
+            window = _window_of(read.selection, by_key, table)
+            known_keys = {
+                key: since_lsn is not None and key in by_key and by_key[key].lsn <= since_lsn
+                for key in delivered
+                if table.partition_of(key) in message.partitions
+            }
+            known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
+            return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
         effects: list[Effect] = []
         for row in existing:
             if row.key in stale or (
@@ -636,7 +664,7 @@ class Processor:
                 effects += self._tell(now_us, read_key, LeftRead(key, known.ver), None)
         return effects
 
-    def _replace_reader_data(self, message: ReaderDataUpdate) -> Sequence[Effect]:
+    def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""
         read_key: ReadKey = message.endpoint, message.handle
         read = self._reads.get(read_key)
@@ -644,10 +672,13 @@ class Processor:
             if message.data_seq > self._early_data.get(read_key, (0, {}))[0]:
                 self._early_data[read_key] = message.data_seq, message.reader
             return (self._build_ack(message, message.data_seq),)
+        effects: Sequence[Effect] = ()
         if message.data_seq > read.data_seq:
             read.data_seq, read.data = message.data_seq, message.reader
             self._matching[read.table.number].replace_reader_data(read_key, message.reader)
-        return (self._build_ack(message, read.data_seq),)
+            if read.window is not None:
+                effects = self._refill_window(now_us, read_key, read, read.table)
+        return *effects, self._build_ack(message, read.data_seq)
 
     def _build_ack(
         self,
@@ -681,3 +712,8 @@ class Processor:
         self._matching[read.table.number].remove(read_key)
         for key in read.keys:
             self._shown_to[read.table.number, key].discard(read_key)
+
+
+def _window_of(selection: Selection, rows: Mapping[str, Row], table: Table) -> Window:
+    """Return the window of some records of a table."""
+    return Window(selection, {key: record_of(row, table) for key, row in rows.items()})

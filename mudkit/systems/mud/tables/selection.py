@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from functools import total_ordering
+from typing import Annotated, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from mudkit.checks import unusable
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.systems.mud.tables.records import is_line
 from mudkit.systems.mud.tables.table import Table
-from mudkit.wire import Fields, Value
+from mudkit.wire import Fields
 
 _Version = TypeVar("_Version")
+Place: TypeAlias = tuple[bool, int, "float | str | _Descending", str]
+"""Place of a record in an order, for comparison; the last item is its key."""
 
 
 class Selection(Struct, frozen=True, omit_defaults=True):
@@ -25,7 +29,7 @@ class Selection(Struct, frozen=True, omit_defaults=True):
     columns: list[str] | None = None
     order: str | None = None
     is_descending: bool = False
-    limit: int | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
 
     @classmethod
     def parse(cls, columns: Sequence[str] | None, order: str | None, limit: int | None) -> Selection | None:
@@ -68,16 +72,29 @@ class Selection(Struct, frozen=True, omit_defaults=True):
     def cut(self, records: Mapping[str, tuple[Fields, _Version]]) -> dict[str, _Version]:
         """Return the versions of the records that a read returns, by key, in its order.
 
-        Records are by key, each with its columns. Values of one kind are ordered, numbers before texts before
-        booleans; records without the column come last, in either direction, and equals by key.
+        Records are by key, each with its columns; the order is that of :meth:`place_of`.
         """
-        keys = sorted(records)
-        if self.order is not None:
-            places = {key: _place_of(self._value_of(key, records[key][0])) for key in keys}
-            present = [key for key in keys if places[key] is not None]
-            present.sort(key=lambda key: places[key] or (), reverse=self.is_descending)
-            keys = present + [key for key in keys if places[key] is None]
+        keys = sorted(records, key=lambda key: self.place_of(key, records[key][0]))
         return {key: records[key][1] for key in keys[: self.limit]}
+
+    def place_of(self, key: str, record: Fields) -> Place:
+        """Return the place of a record in the order.
+
+        Values of one kind are ordered, numbers before texts before booleans; records without the column come
+        last, in either direction, and equals by key.
+        """
+        value = key if self.order in (None, "key") else record.get(self.order or "")
+        if isinstance(value, bool):
+            kind = 2
+        elif isinstance(value, float | int):
+            kind = 0
+        elif isinstance(value, str):
+            kind = 1
+        else:
+            return True, 0, 0, key
+        if not self.is_descending:
+            return False, kind, value, key
+        return False, -kind, _Descending(value) if isinstance(value, str) else -value, key
 
     def columns_of(self, record: Fields) -> Fields:
         """Return the columns of a record that a read returns."""
@@ -85,15 +102,27 @@ class Selection(Struct, frozen=True, omit_defaults=True):
             return record
         return {name: record[name] for name in self.columns if name in record}
 
-    def _value_of(self, key: str, record: Fields) -> Value:
-        """Return the value by which a record is ordered."""
-        return key if self.order == "key" else record.get(self.order or "")
+    def with_order_column(self) -> Selection:
+        """Return the selection with the column of its order, by which a device joins parts of an answer."""
+        if self.columns is None or self.order in (None, "key", *self.columns):
+            return self
+        return replace(self, columns=[*self.columns, self.order])
 
 
-def _place_of(value: Value) -> tuple[int, float | str | bool] | None:
-    """Return the place of a value in the order; None: after all others."""
-    if isinstance(value, bool):
-        return 2, value
-    if isinstance(value, float | int):
-        return 0, value
-    return (1, value) if isinstance(value, str) else None
+@total_ordering
+class _Descending:
+    """Text that comes before those that are less."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and self._text == other._text
+
+    def __lt__(self, other: _Descending) -> bool:
+        return other._text < self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)

@@ -87,3 +87,12 @@ def test_distances_below_a_limit_are_circles_of_the_index(text):
     assert table["indexed"].item().startswith("circle: ")
     assert table["subscriptions"].item() == 100
     assert (table["candidates"].sum(), index.match({"p": (7, 0)})) == (2, [7, 57])
+
+
+def test_truths_of_all_readers_count() -> None:
+    """A column has a reader's truth from its first on, in order, and none is lost by the next one."""
+    index = SubscriptionIndex()
+    for name, truth in (("ann", True), ("bob", False), ("cyd", True)):
+        index.add(name, CHEAP, receiver={"is_member": truth})
+    assert index.match({"price": 1}, Predicate("receiver.is_member")) == ["ann", "cyd"]
+    assert index.match({"price": 1}, Predicate("NOT receiver.is_member")) == ["bob"]

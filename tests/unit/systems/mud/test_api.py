@@ -55,7 +55,7 @@ def test_write_is_in_local_store_when_call_returns(place, tmp_path):
     ann = place.client("ann")
     for key in ("a", "b"):
         ann.write("news", key, {"topic": "arts"})  # simulated time does not advance
-        [file] = tmp_path.glob("*.db")
+        file = tmp_path / "mud-news.db"
         with closing(sqlite3.connect(file)) as connection:
             result = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
             stored = [msgspec.msgpack.decode(value) for (value,) in result]
@@ -518,7 +518,7 @@ def test_replayed_messages_of_another_device_are_dropped(place, jane):
     jane.read("news", None, "continuous", callback=print).result()
     jane.write("news", "b", {"x": 2}).result()
     jane.read("news", latest=True).result()
-    of_jane = [transfer for transfer in overheard if transfer.source == jane.installed.address]
+    of_jane = [transfer for transfer in overheard if transfer.source == f"{jane.device.address}/mud"]
     assert {as_wire(transfer.message)["kind"] for transfer in of_jane} >= {"ask", "hello"}
     received = []
 
@@ -531,7 +531,7 @@ def test_replayed_messages_of_another_device_are_dropped(place, jane):
                     received.append(message)
             return ()
 
-    place.lab.device("eve").install("eve", lambda ports: Eve()).call("replay").result()
+    place.lab.device("eve").install("eve", lambda ports: Eve(), name="mud").call("replay").result()
     jane.write("news", "c", {"x": 3}).result()
     place.lab.run(minutes=5)
     assert received == []

@@ -102,15 +102,16 @@ def test_batch_survives_a_gateway_restart(place):
 
 def test_batch_in_the_name_of_another_device_is_dropped(place):
     ann = create_writer(place, Later(60))
-    (process,) = place.lab.world.hosts["ann"].processes
+    process, service = place.lab.world.hosts["ann"].processes
     process.machine._connection.endpoint = "bob/news"
+    service.machine._netid = "bob"
     written = [ann.write("news", key, {"n": 1}) for key in "ab"]
     place.lab.run(minutes=5)
     assert not any(write.done() for write in written)
     assert len(place.client("cem").read("news", latest=True).result()) == 0
     incidents = place.lab.frame("incidents")
     dropped = incidents[incidents["incident"] == "dropped"]
-    assert set(dropped["detail"]) == {"'asks' from ann/mud-news"}
+    assert set(dropped["detail"]) == {"'asks' from ann/mud"}
     assert set(dropped["device"]) <= {"mud-gateway-1", "mud-gateway-2"}
 
 

@@ -13,7 +13,9 @@ from mudkit.events import Received
 from mudkit.systems.mud import ShippedPolicy
 from mudkit.systems.mud.policies.policies import Later
 
-MACHINES = {"Gateway", "Processor", "BackEnd", "Replica", "NotificationServer", "Generator", "ClientMachine"}
+MACHINES = {
+    "Gateway", "Processor", "BackEnd", "Replica", "NotificationServer", "Generator", "DeviceService", "ClientMachine",
+}  # fmt: skip
 
 
 @pytest.mark.soak(keep=1)
@@ -67,10 +69,13 @@ class Eve:
 
     def __init__(self, place, received):
         self.place, self.draw = place, Random(7)
-        self.sent = [event for events in received.values() for event in events if event.host == "eve"]
-        self.targets = [
-            process for process in received if any(event.host == "eve" for event in received[process])
-        ]
+        from_eve = {
+            process: [event for event in events if event.host == "eve"]
+            for process, events in received.items()
+            if process.host.name != "eve"
+        }
+        self.sent = [event for events in from_eve.values() for event in events]
+        self.targets = [process for process, events in from_eve.items() if events]
         self.pool = {}
         """Ids, sessions, handles, and names by type, also those overheard from others."""
         for event in (event for events in received.values() for event in events):

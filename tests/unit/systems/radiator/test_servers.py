@@ -1,10 +1,13 @@
-"""Outbound link of the server."""
+"""Outbound link, timers and chains of the server."""
 
 from __future__ import annotations
 
+import pytest
+from busy_labs import Radiator
+
 from mudkit import Lab
-from mudkit.events import Received, Record
-from mudkit.systems.radiator import Client, Context, Server, Time
+from mudkit.events import Received, Record, Send, SendFailed
+from mudkit.systems.radiator import Client, Context, Server, Time, pack, unpack
 from mudkit.systems.radiator.servers import ServerLink
 
 
@@ -36,3 +39,25 @@ def test_link_sends_in_order_at_its_capacity():
     (sent,) = link.emit(110_000)
     assert sent.to == "b"
     assert (link.messages_sent, link.bytes_sent) == (2, 110)
+
+
+@pytest.mark.parametrize("served", ["away", "acknowledged"])
+def test_chain_goes_on_with_the_next_client_that_is_reachable_and_still_owed(served):
+    """See :meth:`ServerMachine._continue_chain`, and 3.2: a chain skips who cannot or need not be served."""
+    fleet = Radiator()
+    machine = fleet.server.installed.machine
+    sent = []
+    fleet.lab.world.fault_hook = lambda transfer: (
+        sent.append(transfer) or () if unpack(transfer.message)["kind"] == "push" else (0,)
+    )
+    fleet.propagate("d0", "a 1").result()
+    fleet.lab.run(seconds=1)
+    push = unpack(sent[0].message)
+    (second, second_address), (_, third_address), *_ = push["chain"]
+    if served == "away":
+        machine.handle(fleet.lab.world.now_us, SendFailed(second_address, b""))
+    else:
+        got = {"kind": "got", "client": second, "device": second, "aggregate": push["aggregate"]}
+        machine.handle(fleet.lab.world.now_us, Received(second_address, pack(got, True), second))
+    effects = machine.handle(fleet.lab.world.now_us, SendFailed(sent[0].to, sent[0].message))
+    assert [effect.to for effect in effects if isinstance(effect, Send)] == [third_address]

@@ -82,6 +82,7 @@ def test_inbox_has_a_capacity_and_reads_empty_it(monkeypatch: pytest.MonkeyPatch
     assert (incidents.incident == "inbox full").sum() == 2
     lab.run(seconds=1)
     assert not bob.installed.store.keys("in ")
+    assert not bob.installed.machine._returned, "what is deleted is not remembered"
     ann.send("bob", "5").result()
     lab.run(seconds=5)
     assert [message["text"] for message in bob.read().result()] == ["5"]

@@ -95,6 +95,16 @@ def test_baseline_drops_forged_and_malformed_messages(scaled: Callable[[int, int
     assert (lab.frame("incidents")["incident"] == "dropped").sum() > count / 2
 
 
+def test_baseline_names_messages_by_sender_and_number() -> None:
+    """See ``DirectClient.send(item=)``."""
+    lab = Lab(seed=1)
+    ann, _ = (DirectClient(lab.device(name)) for name in ("ann", "bob"))
+    for text in ("one", "two"):
+        ann.send("bob", text)
+    lab.run(seconds=5)
+    assert lab.deliveries()["item"].tolist() == ["ann 1", "ann 2"]
+
+
 def test_message_of_an_unknown_item_is_reported_and_hides_no_delivery() -> None:
     lab = Lab(seed=1)
     for name in ("ann", "bob", "eve"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mudkit import Lab
+from mudkit.events import SendFailed
 from mudkit.fleet.link import Transfer
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.wire import wire_fields
@@ -238,4 +239,23 @@ def test_silent_device_gets_its_messages_although_its_hello_was_lost(event: str)
     if event != "link up":
         ann.send("bob", "lunch?").result()
     lab.run(minutes=15)
+    assert [message["text"] for message in bob.read().result()] == ["lunch?"]
+
+
+@pytest.mark.parametrize(("says_hello", "seconds"), [(False, 900), (True, 2)])
+def test_device_that_was_away_with_an_empty_queue_gets_its_next_message(
+    says_hello: bool, seconds: int
+) -> None:
+    """It is probed if it says no hello, since it has noticed nothing; after a hello it gets messages at once."""
+    lab = Lab(seed=7)
+    relay = Relay(lab)
+    ann, bob = (Client(lab.device(name, link="ideal"), relay) for name in ("ann", "bob"))
+    lab.run(seconds=9)
+    relay.installed.machine.handle(lab.world.now_us, SendFailed(bob.installed.address, b""))
+    if says_hello:
+        lab.faults.cut("bob")
+        lab.faults.mend("bob")
+        lab.run(seconds=9)
+    ann.send("bob", "lunch?").result()
+    lab.run(seconds=seconds)
     assert [message["text"] for message in bob.read().result()] == ["lunch?"]

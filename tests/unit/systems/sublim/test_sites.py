@@ -23,6 +23,9 @@ WEST, EAST = Site("west", (0.0, 0.0), 60.0, True), Site("east", (0.0, 0.1 * KM),
         (-70, None, "west"),  # out of range of all: the nearest
         (-70, "east", "east"),  # or the current one
         (10, "gone", "west"),
+        (-58, "east", "east"),  # its network is joined within 95 % of the range
+        (-56, "east", "west"),
+        (-58, "west", "west"),  # and left beyond the whole
     ],
 )
 def test_nearest_site_in_range_is_chosen_with_hysteresis(at_m, current, expected):

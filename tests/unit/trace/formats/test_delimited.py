@@ -2,6 +2,7 @@
 
 import gzip
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,6 +195,27 @@ def test_quoted_text_may_span_lines(tmp_path):
         (5, 8, rows[4]),
         (8, 12, rows[7]),
     ]
+
+
+@pytest.mark.parametrize(("line", "is_text"), [("2,3,4,5", True), ("2,3,4,5,6", False)])
+def test_line_of_a_quoted_text_with_as_many_fields_as_a_row_shows_that_a_mark_is_open(
+    tmp_path, line, is_text
+):
+    rows = build_rows('a,{t},{lat},8.5,"x"')
+    rows[4] = rows[4].replace("x", f"one\n{line}\nsix")
+    loaded = trace.load(write(tmp_path, "\n".join([f"{NAMES},note", *rows])))
+    assert (len(loaded.rejected) == 0) == is_text
+
+
+@pytest.mark.parametrize("row", ['"a",{t},{lat},8.5,"x\ny"', ' "a", {t}, {lat}, 8.5, "x\ny"'])
+def test_rows_do_not_depend_on_where_a_chunk_of_the_text_ends(tmp_path, row):
+    """A quoted text is on one line, and no blank stands before its mark."""
+    file = write(tmp_path, "\n".join([f"{NAMES},note", *build_rows(row)[:3], ""]))
+    text = file.read_bytes()
+    for end in range(1, len(text)):
+        rows = delimited._RowLines(dialect_of(file))
+        chunks = b"".join(rows(pa.py_buffer(part)) for part in (text[:end], text[end:], b""))
+        assert chunks == text.replace(b"x\ny", b"x y").replace(b' "', b'"'), end
 
 
 def test_line_end_in_a_device_is_a_blank(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from trace_samples import CABS, SAMPLES, T0, feed, geopackage, lines, rmc
 
 from mudkit import trace
 from mudkit.errors import EnvironmentProblem, TraceFormatError
+from mudkit.trace.formats import layers
 
 LIBRARIES = {
     "nmea": "pynmea2",
@@ -111,3 +113,9 @@ def test_places_of_a_geoparquet_table_precede_its_geometry(tmp_path):
         table = table.append_column(name, pa.array(CABS["lat"] if name == "lat" else [-122.4] * 20))
     pq.write_table(table, tmp_path / "cabs.parquet")
     assert trace.load(tmp_path / "cabs.parquet").positions["lat"].to_pylist() == CABS["lat"]
+
+
+def test_warnings_of_the_library_do_not_reach_the_user(tmp_path):
+    """See :func:`layers._pyogrio`: they show in the rows. Here a warning is an error."""
+    with layers._pyogrio(tmp_path / "points.gpkg"):
+        warnings.warn("a ring is not closed", RuntimeWarning, stacklevel=1)

@@ -40,7 +40,7 @@ class Device:
         self.local = Local(ports(), max_rows)
         table = Table.create("t", "app", {"acl": "public", "split": ["m"]}, 1)
         self.local.store_table(table)
-        access = Access(ports().store, self.local, Connection("ann/app", None, ["gateway"], 0))
+        access = Access(ports().store, self.local, Connection("ann/app", None))
         self.followed = FollowedQueries(self.local)
         self.cache = Cache(self.local, access, self.followed)
 

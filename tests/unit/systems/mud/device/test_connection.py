@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from mudkit import Lab
 from mudkit.events import CancelTimer, Send, SetTimer
+from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.connection import (
     MAX_BATCH_BYTES,
     MAX_IN_FLIGHT_BYTES,
@@ -53,7 +54,7 @@ def make_write(number, size=1):
 
 @pytest.fixture
 def connection():
-    connection = Connection("jane/news", "token", ["one", "two"], 0)
+    connection = Connection("jane/news", "token")
     connection.link_up()
     return connection
 
@@ -85,22 +86,18 @@ def resend(connection, asks, now_us=0):
     return sent([effect for pending in ready for effect in connection.send(now_us, pending)])
 
 
-def test_next_gateway_is_used_when_one_is_unreachable(connection):
-    assert connection.switch_gateway(0, "one") == ()  # no request is in flight
+def test_requests_go_over_the_service_and_are_soon_sent_again_if_their_gateway_is_lost(connection):
+    assert connection.expedite(0) == []  # no request is in flight
     to, _ = ask(connection)
-    assert to == "one"
-    assert connection.switch_gateway(0, "two") == ()  # not the gateway in use
-    (timer,) = connection.switch_gateway(0, "one")
-    assert timer == SetTimer(RETRY, SECOND_US)
-    assert [to for to, _ in resend(connection, connection.overdue_asks(SECOND_US))] == ["two"]
-    assert connection.switch_gateway(0, "one") == ()  # late failure of the earlier gateway
-    assert [to for to, _ in resend(connection, connection.link_up()[1])] == ["two"]
+    assert to == SERVICE
+    assert connection.expedite(0) == [SetTimer(RETRY, SECOND_US)]
+    assert len(connection.overdue_asks(SECOND_US)) == 1
 
 
 def test_requests_wait_for_a_link(connection):
     connection.link_down()
     assert ask(connection) is None
-    assert connection.switch_gateway(0, "one") == ()
+    assert connection.expedite(0) == []
     _, asks = connection.link_up()
     ((_, message),) = resend(connection, asks)
     assert message.what == READ
@@ -173,7 +170,7 @@ def test_exactly_full_window_has_no_room(connection, in_flight, is_sent):
 
 def test_token_has_expired_from_its_expiry_time_on():
     lab = Lab(seed=1)
-    connection = Connection("jane/news", lab.token("jane", "news", hours=1), ["one"], 0)
+    connection = Connection("jane/news", lab.token("jane", "news", hours=1))
     end_us = round(connection.claimed.expires_s * 1e6)
     assert [connection.has_expired(now_us) for now_us in (end_us - 1, end_us, end_us + 1)] == [
         False,
@@ -205,7 +202,7 @@ def test_writes_are_sent_in_as_few_messages_as_fit_the_window(connection):
 def test_single_write_is_no_batch(connection):
     (message,) = send_writes(connection, 1, 10)
     assert message.what.number == 1
-    alone = Connection("jane/news", "token", ["one"], 0)
+    alone = Connection("jane/news", "token")
     assert send_writes(alone, 1, 10) == []  # there is no link
 
 

@@ -8,24 +8,24 @@ from mud_machines import ports, sent
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.events import Complete, Notify, SetTimer
+from mudkit.events import Complete, Notify
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.device.access import Access
+from mudkit.systems.mud.device.attachment import SessionState
 from mudkit.systems.mud.device.connection import Connection, Updating
-from mudkit.systems.mud.device.continuous_reads import HELLO, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.messages import (
     CLIENT_FROM_GATEWAY,
-    CLIENT_FROM_NOTIFICATION_SERVER,
     Listen,
+    Notification,
     Register,
     Unregister,
     UpdateData,
-    Welcome,
 )
 from mudkit.systems.mud.tables.table import Table
 
@@ -42,17 +42,16 @@ class Reads:
 
     def __init__(self, store=None, *, is_up=True, has_listener=None, max_waiting=1000):
         self.ports = ports("jane", store or MemoryStore(), has_listener)
-        self.connection = Connection("jane/news", None, ["gateway"], 0)
+        self.connection = Connection("jane/news", None)
         self.connection.incarnation = "first"
         self.local = Local(self.ports, 10)
         own = OwnTables(self.ports, "jane/news")
         access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
         self.watching = ContinuousReads(
-            self.ports, self.local, own, access, followed, self.connection, ["server"], [], max_waiting
+            self.ports, self.local, own, access, followed, self.connection, [], max_waiting
         )
         if is_up:
             self.connection.link_up()
-        self.number, self.seq = 0, 100
 
     def register(self, op_id=1, sync=None, listener="me"):
         return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, listener))
@@ -81,9 +80,9 @@ class Reads:
             return [*timer, *self.watching.finish_update(ask.work, answer)]
         return [*timer, *self.watching.finish_registration(0, ask.work, ask, answer)]
 
-    def welcome(self, session, seq=None, incarnation="first"):
-        self.seq = self.seq + 1 if seq is None else seq
-        return self.watching.receive_welcome(0, Welcome(session, incarnation, self.seq))
+    def welcome(self, session):
+        """Hear from the service that the device has a session."""
+        return self.watching.receive_session(0, SessionState(session, is_greeted=True))
 
     def begin(self, lives=None, sync=None):
         """Register a read, and answer the registration."""
@@ -91,14 +90,12 @@ class Reads:
         ((_, ask),) = asks(self.welcome("s"))
         return self.answer(ask, lives or {"p0": 1, "p1": 1})
 
-    def notify(self, kind="tell", stream="s", processor="p0", life=1, **body):
-        self.number += 1
+    def notify(self, kind="tell", session="s", processor="p0", life=1, **body):
         body = {
             "what": kind, "processor": processor, "life": life, "handle": "first 1", "table": 1,
-            "endpoint": "jane/news", "session": stream, **body,
+            "endpoint": "jane/news", "session": session, **body,
         }  # fmt: skip
-        message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
-        return self.watching.receive_item(0, "server", CLIENT_FROM_NOTIFICATION_SERVER.decode(message))
+        return self.watching.receive_notification(0, msgspec.convert(body, Notification))
 
     def notify_change(self, key="a", ver=1, lsn=6, op="upsert", **more):
         return self.notify(change={"op": op, **ROW, "key": key, "ver": ver}, lsn=lsn, **more)
@@ -139,22 +136,14 @@ def test_sync_timestamp_is_sent_in_microseconds(reads, sync):
     assert ask["what"]["sync_us"] == (None if sync is None else round(sync * 1e6))
 
 
-def test_read_is_registered_after_hello_and_welcome(reads):
-    effects = reads.register()
-    assert [message["kind"] for _, message in sent(effects)] == ["hello"]
-    assert HELLO in reads.connection.timer
-    assert any(isinstance(effect, SetTimer) for effect in effects)
+def test_read_is_registered_once_the_service_has_a_session(reads):
+    ((_, attach),) = sent(reads.register())
+    fields = {"incarnation": "first", "token": None, "policies": {}, "is_notified": True}
+    assert attach == {"kind": "attach", **fields}
     assert len(asks(reads.welcome("s"))) == 1
-    effects = reads.register(2)
-    assert [message["kind"] for _, message in sent(effects)] == ["ask"]
+    assert len(asks(reads.register(2))) == 1
     assert asks(reads.welcome("s")) == []  # same session: still registered
     assert len(asks(reads.welcome("another"))) == 2
-
-
-def test_no_hello_is_sent_without_reads_or_a_link(reads):
-    assert reads.watching.send_hello(0) == ()
-    offline = Reads(is_up=False)
-    assert sent(offline.register()) == []
 
 
 def test_registration_completes_when_all_processors_have_it(reads):
@@ -202,34 +191,6 @@ def test_changes_are_delivered_once(reads):
     assert delivered(reads.notify_change(ver=5, lsn=9, processor="p1")) == [("upsert", "a", 5)]  # other log
     other = {"op": "upsert", **ROW, "key": "b", "ver": 1}
     assert delivered(reads.notify(change=other, lsn=10, handle="first 7")) == []
-
-
-def test_message_of_another_session_has_no_effect(reads):
-    reads.begin()
-    assert reads.notify_change(stream="before") == ()
-
-
-def test_reordered_messages_are_delivered_in_order(reads):
-    reads.begin()
-    reads.number = 1
-    later = reads.notify_change("b", 1, 7)
-    assert delivered(later) == []
-    assert [message["number"] for _, message in sent(later)] == [0]
-    reads.number = 0
-    both = reads.notify_change("a", 1, 6)
-    assert delivered(both) == [("upsert", "a", 1), ("upsert", "b", 1)]
-    assert [message["number"] for _, message in sent(both)] == [2]
-
-
-def test_new_session_discards_buffered_messages(reads):
-    reads.begin()
-    reads.number = 1
-    reads.notify_change("b", 1, 7)
-    reads.welcome("another")
-    reads.welcome("s")
-    reads.number = 0
-    assert delivered(reads.notify_change("a", 1, 6)) == [("upsert", "a", 1)]
-    assert delivered(reads.notify_change("b", 1, 7)) == [("upsert", "b", 1)]
 
 
 def test_log_position_never_decreases(reads):
@@ -379,37 +340,6 @@ def test_read_ended_during_registration_is_not_registered_again(reads):
     assert asks(reads.notify(kind="life", life=2)) == []
 
 
-def test_a_late_copy_of_a_welcome_is_ignored(reads):
-    reads.register()
-    assert len(asks(reads.welcome("s2", 2))) == 1
-    assert reads.welcome("s1", 1) == ()
-    assert reads.welcome("s1", 2) == ()
-    assert reads.welcome("s1", 3, incarnation="of a former start") == ()
-    assert delivered(reads.notify_change(stream="s2")) == [("upsert", "a", 1)]
-
-
-def test_welcome_to_an_outdated_hello_is_ignored(reads):
-    (_, hello), *_ = sent(reads.register())
-    assert (hello["incarnation"], hello["seq"]) == ("first", 1)
-    ((_, resent),) = sent(reads.watching.send_hello(0))
-    assert resent["seq"] == 2
-    assert sent(reads.watching.greet(0))[0][1]["seq"] == 3
-    assert reads.welcome("s", 2) == ()
-    assert HELLO in reads.connection.timer
-    reads.watching.send_hello(0)
-    assert len(asks(reads.welcome("s", 3))) == 1  # on a slow link it answers the last hello but one
-
-
-def test_identify_is_answered_with_its_nonce_once_until_a_welcome(reads):
-    reads.register()
-    ((_, hello),) = sent(reads.watching.identify(0, "n"))
-    assert hello["nonce"] == "n"
-    assert reads.watching.identify(0, "n") == ()
-    reads.welcome("s")
-    ((_, hello),) = sent(reads.watching.send_hello(0))
-    assert "nonce" not in hello
-
-
 def test_bytes_stored_per_change_are_independent_of_record_count():
     lab, sizes = Lab(seed=1), []
     cloud = Cloud(lab)
@@ -431,16 +361,6 @@ def test_bytes_stored_per_change_are_independent_of_record_count():
     lab.faults.kill("bob")
     lab.faults.restart("bob")
     assert len(lab.world.hosts["bob"].processes[0].machine._continuous_reads.reads()[0].delivered) == 200
-
-
-def test_redirection_to_the_same_server_sends_no_second_hello_until_one_is_answered():
-    reads = Reads()
-    hellos = [message for _, message in sent(reads.register()) if message["kind"] == "hello"]
-    assert len(hellos) == 1
-    assert reads.watching.follow_redirect(0, "server") == ()
-    reads.welcome("s")
-    assert [message["kind"] for _, message in sent(reads.watching.follow_redirect(0, "server"))] == ["hello"]
-    assert reads.watching.follow_redirect(0, "elsewhere") == ()
 
 
 def test_changes_under_way_are_delivered_after_a_registration_that_a_restart_repeated(reads):
@@ -499,7 +419,6 @@ def test_changes_wait_for_a_callback_over_starts(application):
     again = application.start(reads.ports.store)
     assert delivered(again.watching.repeat_notices(0)) == []
     again.welcome("s")
-    again.number = 0
     assert delivered(again.notify_change("b", 1, 7)) == []
     assert again.watching.describe()[0]["waiting"] == 2
     emitted = application.listen(again)
@@ -558,9 +477,8 @@ def test_changes_beyond_the_bound_pause_the_read_until_it_has_a_callback(applica
     assert (ask["what"]["handle"], ask["what"]["since"]["p0"]) == ("first 1.1", 7)
     assert ask["what"]["held"] == ["a", "b"]
     reads.answer(ask, {"p0": 1, "p1": 1})
-    reads.number, stream = 0, {"stream": "another"}
-    assert delivered(reads.notify_change("e", 1, 10, **stream)) == []  # of the registration before the pause
-    resumed = reads.notify_change("c", 1, None, handle="first 1.1", **stream)
+    assert delivered(reads.notify_change("e", 1, 10)) == []  # of the registration before the pause
+    resumed = reads.notify_change("c", 1, None, handle="first 1.1")
     assert delivered(resumed) == [("upsert", "c", 1)]
 
 
@@ -582,12 +500,14 @@ def test_paused_read_stays_paused_over_a_start_and_ends_at_once(application):
     reads.notify_change("a", 1, 6)
     reads.notify_change("b", 1, 7)
     again = application.start(reads.ports.store, max_waiting=1)
-    assert sent(again.watching.send_hello(0)) == []
+    ((_, attach),) = sent(again.watching.attach())
+    assert not attach["is_notified"]
     (data,) = again.watching.update_data(0, 5, UpdateData(1, {"age": 3}))
     assert data == Complete(5)
     application.listeners.add("continuous read 1")
     effects = again.watching.repeat_notices(0)
-    assert [message["kind"] for _, message in sent(effects)] == ["hello"]
+    ((_, attach),) = sent(effects)
+    assert attach["is_notified"]
     ((_, ask),) = asks(again.welcome("s2"))
     assert ask["what"]["reader"] == {"age": 3}
 

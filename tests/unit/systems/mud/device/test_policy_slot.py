@@ -242,15 +242,13 @@ def test_document_damaged_in_transit_is_refused(place):
     place.cloud.ship(make_reads(1), app="news").result()
     place.lab.run(seconds=10)
 
-    def damage(item):
-        is_policy = isinstance(item.body, Policy)
-        return replace(item, body=replace(item.body, document=corrupt(make_reads(2)))) if is_policy else item
+    def damage(body):
+        return replace(body, document=corrupt(make_reads(2))) if isinstance(body, Policy) else body
 
-    (process,) = place.lab.world.hosts["ann"].processes
-    stream = process.machine._continuous_reads.receive_item
-    process.machine._continuous_reads.receive_item = lambda now_us, sender, item: stream(
-        now_us, sender, damage(item)
-    )
+    process, *_ = place.lab.world.hosts["ann"].processes
+    reads = process.machine._continuous_reads
+    receive = reads.receive_notification
+    reads.receive_notification = lambda now_us, body: receive(now_us, damage(body))
     place.cloud.ship(make_reads(2), app="news").result()
     place.lab.run(seconds=10)
     result = ann.policies().result()["read"]

@@ -582,8 +582,6 @@ def test_unusable_selections_are_refused(articles, bob):
         articles.read("articles", limit=0)
     with pytest.raises(ParameterError, match="selection"):
         articles.read("articles", aggregate="count(*)", limit=2).result()
-    with pytest.raises(ParameterError, match="columns"):
-        articles.read("articles", type="continuous", columns=["title"])
 
 
 def test_columns_of_a_newer_version_are_not_followed_by_an_older_one(articles, bob):
@@ -595,3 +593,21 @@ def test_columns_of_a_newer_version_are_not_followed_by_an_older_one(articles, b
     assert (result.versions["a"], "b" in result.records) == (2, False)
     assert articles.read("articles", "key = 'a'", utility=FRESH).result().versions == {"a": 2}
     assert "b" not in articles.read("articles", utility=FRESH).result().records
+
+
+def test_parts_of_an_answer_without_the_column_of_its_order_are_in_this_order(articles):
+    result = articles.read("articles", columns=["title"], order="ts", limit=2).result()
+    assert result.records == {key: {"title": key} for key in "bd"}
+    assert list(result.records) == ["b", "d"]
+
+
+def test_first_records_are_not_followed_by_one_that_has_gone(articles, bob):
+    """Records that are missing before the last one returned have gone; later ones may still be there."""
+    bob.write("articles", "aa", {"ts": 9}).result()
+    articles.read("articles").result()
+    for key in ("aa", "b"):
+        bob.delete("articles", key).result()
+    result = articles.read("articles", order="ts", limit=2, latest=True).result()
+    assert list(result.records) == ["d", "c"]
+    keys = {record["key"] for record in articles.holdings("articles").result()}
+    assert keys == {"a", "aa", "c", "d", "e", "f"}  # aa may have gone: the answer does not say so

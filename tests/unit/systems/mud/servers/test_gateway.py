@@ -247,16 +247,16 @@ def test_request_in_the_name_of_another_client_is_dropped(machine, client, sourc
 def test_request_id_must_begin_with_exactly_its_client(machine):
     """Distinguish clients although names of apps and devices may contain blanks."""
     genuine = build_ask("1", "jane/a b/news", op="read")
-    assert isinstance(machine.handle(0, Received("x/mud-news", genuine, "jane/a b"))[0].message, Describe)
+    assert isinstance(machine.handle(0, Received("x/mud", genuine, "jane/a b"))[0].message, Describe)
     forged = {**genuine, "client": "jane/a"}
-    assert machine.handle(0, Received("jane/mud-a", forged, "jane"))[0].row["incident"] == "dropped"
+    assert machine.handle(0, Received("jane/mud", forged, "jane"))[0].row["incident"] == "dropped"
 
 
 def test_device_may_have_a_slash_in_its_name(machine):
     message = build_ask("1", "jane/b/news", op="read")
-    effects = machine.handle(0, Received("jane/b/mud-news", message, "jane/b"))
+    effects = machine.handle(0, Received("jane/b/mud", message, "jane/b"))
     assert [type(effect.message) for effect in effects] == [Describe]
-    assert machine.handle(0, Received("jane/mud-news", message, "jane"))[0].row["incident"] == "dropped"
+    assert machine.handle(0, Received("jane/mud", message, "jane"))[0].row["incident"] == "dropped"
 
 
 @pytest.mark.parametrize("op", ["create", "alter", "drop"])
@@ -275,3 +275,19 @@ def test_oldest_open_request_is_evicted(machine, token, monkeypatch):
     assert describe(machine, "2") == []
     assert describe(machine, "1")
     assert describe(machine, "3")
+
+
+@pytest.mark.parametrize("source", ["jane/rogue", "jane/mud-news", "jane"])
+def test_only_the_service_of_a_device_asks(machine, source):
+    """Another program of the phone cannot: the phone vouches for the name of the service's machine."""
+    (effect,) = machine.handle(0, Received(source, build_ask(op="read"), "jane"))
+    assert effect.row["incident"] == "dropped"
+
+
+@pytest.mark.parametrize("op", ["read", "write", "create", "register"])
+def test_token_of_another_app_is_refused(machine, authority, op):
+    """A token proves one app; without this check an app would ask under the name of another one."""
+    token = authority.issue("chat", "jane", expires_s=100.0)
+    ((_, refused),) = ask(machine, token=token, op=op)
+    assert (refused["kind"], refused["error"]["kind"]) == ("refused", "AccessDenied")
+    assert refused["error"]["summary"] == "The token is of another app."

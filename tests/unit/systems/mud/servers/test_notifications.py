@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from mud_machines import handle_event, is_dropped, ports, sent
+from msgspec import UNSET
+from mud_machines import build_message, handle_event, is_dropped, ports, sent
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
@@ -132,7 +133,7 @@ def test_waiting_items_are_sent_to_the_new_address(harness):
 
 
 def fail_send(harness, session, to="jane"):
-    harness.server.handle(0, SendFailed(to, StreamItem(session, 1, 1, None)))
+    harness.server.handle(0, SendFailed(f"{to}/mud", StreamItem(session, 1, 1, None)))
 
 
 def test_unreachable_client_is_sent_nothing_until_its_hello(harness):
@@ -149,8 +150,8 @@ def test_unreachable_client_is_sent_nothing_until_its_hello(harness):
 
 def test_send_failures_of_other_messages_and_streams_are_ignored(harness):
     session, _ = harness.send_hello()
-    harness.server.handle(0, SendFailed("jane", Welcome(session, "first", 1)))
-    harness.server.handle(0, SendFailed("jane", StreamItem("another", 1, 1, None)))
+    harness.server.handle(0, SendFailed("jane/mud", Welcome(session, "first", 1)))
+    harness.server.handle(0, SendFailed("jane/mud", StreamItem("another", 1, 1, None)))
     assert list_items(harness.send_change(session)) == [("jane", 1)]
 
 
@@ -215,7 +216,7 @@ def test_silent_client_is_given_up_while_others_send_heartbeats(harness):
 def create_heartbeat(name, session, address=None, **fields):
     hello = {"kind": "hello", "endpoint": f"{name}/news", "session": session, "is_new": False, "policies": {},
              "incarnation": "first", "seq": next(seqs), **fields}  # fmt: skip
-    return Received(address or name, hello)
+    return Received(f"{address or name}/mud", hello)
 
 
 def test_sweep_timer_is_set_while_sessions_exist(harness):
@@ -351,7 +352,7 @@ def test_session_of_an_app_with_a_token_is_not_taken_over(harness, tokens, is_ne
             assert is_rogue_dropped(harness.server, 9, tokens=tokens, **fields, **nonce)
     assert list_items(harness.send_change(session)) == [("jane", 1)]
     ack = {"kind": "confirmed", "stream": session, "number": 1}
-    assert harness.server.handle(0, Received("jane@rogue", ack)) == ()
+    assert harness.server.handle(0, Received("jane@rogue/mud", ack)) == ()
     (item,) = sent(harness.server.handle(LATE_US, TimerFired(f"again {session}")))
     assert item[0] == "jane"
 
@@ -456,7 +457,8 @@ def test_restarted_server_stops_asking_silent_clients(restart_us):
 
 
 def list_moved(messages):
-    return [(to, message["address"]) for to, message in messages if message["kind"] == "moved"]
+    moved = [(to, message["address"]) for to, message in messages if message["kind"] == "moved"]
+    return [(to, address.removesuffix("/mud")) for to, address in moved]
 
 
 def test_new_address_is_sent_to_processors_until_acknowledged(harness):
@@ -466,7 +468,7 @@ def test_new_address_is_sent_to_processors_until_acknowledged(harness):
     assert list_moved(harness.send_hello(address="jane@1", session=session)[1]) == []
     late_us = 10_000_000
     assert list_moved(harness.fire_timer("moved", late_us)) == [("processor", "jane@1")]
-    acknowledgement = {"session": session, "endpoint": "jane/news", "address": "jane@1"}
+    acknowledgement = {"session": session, "endpoint": "jane/news", "address": "jane@1/mud"}
     assert handle_event(harness.server, "moved", "processor", late_us, **acknowledgement) == []
     assert harness.fire_timer("moved", 10 * late_us) == []
 
@@ -476,9 +478,9 @@ def test_late_acknowledgement_of_an_old_address_is_corrected(harness):
     harness.send_change(session)
     for address in ("jane@1", "jane@2"):
         harness.send_hello(address=address, session=session)
-    acknowledgement = {"session": session, "endpoint": "jane/news", "address": "jane@2"}
+    acknowledgement = {"session": session, "endpoint": "jane/news", "address": "jane@2/mud"}
     assert handle_event(harness.server, "moved", "processor", **acknowledgement) == []
-    late = handle_event(harness.server, "moved", "processor", **{**acknowledgement, "address": "jane@1"})
+    late = handle_event(harness.server, "moved", "processor", **{**acknowledgement, "address": "jane@1/mud"})
     assert list_moved(late) == [("processor", "jane@2")]
 
 
@@ -504,3 +506,85 @@ def test_policy_for_all_replaces_older_ones_only():
     assert versions_of("gus") == [2]
     harness.send_item(create_policy(1))  # a late copy
     assert 2 in versions_of("hal")
+
+
+# -- several apps of a device (Mobius 2 and 5: one notification client, and one heartbeat, for all)
+
+
+def tell(endpoint, session):
+    return {
+        "what": "tell", "endpoint": endpoint, "session": session, "handle": "first 1", "processor": "processor",
+        "life": 1, "table": 1, "synced": 1,
+    }  # fmt: skip
+
+
+def test_apps_of_a_hello_share_one_session_and_one_stream(harness):
+    others = {"chat": {}}
+    session = send_hello(harness.server, 1, tokens={"news": issue()}, others=others)[0][1]["session"]
+    for number, app in enumerate(("news", "chat"), start=1):
+        assert list_items(harness.send_item(tell(f"jane/{app}", session))) == [("jane", number)]
+
+
+def test_session_carries_nothing_for_an_app_that_no_hello_names(harness):
+    session = send_hello(harness.server, 1, tokens={})[0][1]["session"]
+    for endpoint in ("jane/chat", "bob/news"):
+        ((_, answer),) = harness.send_item(tell(endpoint, session))
+        assert answer == {"kind": "gone", "session": session, "endpoint": endpoint}
+
+
+def test_app_joins_the_session_of_its_device_with_the_policies_that_it_lacks(harness):
+    harness.send_item(create_policy(2))
+    policy = {**create_policy(1), "app": "chat"}
+    harness.send_item(policy)
+    session = send_hello(harness.server, 1, policies={"reads": 2})[0][1]["session"]
+    others = {"chat": {"reads": 0}}
+    messages = send_hello(harness.server, 2, session=session, policies={"reads": 2}, others=others)
+    assert [message["session"] for _, message in messages if message["kind"] == "welcome"] == [session]
+    bodies = [message["body"] for _, message in messages if message["kind"] == "stream"]
+    assert [(body["app"], body["policy"]) for body in bodies] == [("chat", "reads")]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "others"),
+    [
+        ({}, UNSET),
+        ({"chat": issue("chat")}, UNSET),  # news is named without its token
+        ({"chat": issue("chat")}, {"chat": {}}),
+        ({"news": issue("chat")}, UNSET),
+    ],
+)
+def test_app_that_has_shown_a_token_is_named_only_with_its_token(harness, tokens, others):
+    first = send_hello(harness.server, 1, tokens={"news": issue()})[0][1]["session"]
+    more = {} if others is UNSET else {"others": others}
+    assert is_rogue_dropped(harness.server, 2, session=first, tokens=tokens, **more)
+
+
+def test_session_of_apps_with_tokens_is_not_taken_over_by_an_app_without_one(harness):
+    """An app that has shown no token must come with one that has."""
+    session = send_hello(harness.server, 1, tokens={"news": issue()}, others={"mute": {}})[0][1]["session"]
+    fields = {"endpoint": "jane/mute", "session": session}
+    assert is_dropped(harness.server, "hello", "jane", seq=2, tokens={}, **fields)
+    assert not is_dropped(harness.server, "hello", "jane", seq=2, tokens={"news": issue()}, **fields)
+
+
+def test_restarted_server_knows_the_apps_that_have_shown_a_token():
+    store_ports = ports("server")
+    arguments = (AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0)
+    server = NotificationServer(store_ports, *arguments)
+    server.handle(0, LinkUp("server", "server"))
+    tokens = {app: issue(app) for app in ("news", "chat")}
+    send_hello(server, 1, tokens=tokens, others={"chat": {}})
+    again = NotificationServer(store_ports, *arguments)
+    ((to, question),) = [one for one in sent(again.handle(1, LinkUp("server", "server"))) if one[0] == "jane"]
+    assert to == "jane"
+    fields = {"nonce": question["nonce"], "others": {"chat": {}}}
+    assert is_dropped(again, "hello", "jane", endpoint="jane/news", seq=2, tokens={"news": issue()}, **fields)
+    assert send_hello(again, 2, tokens=tokens, **fields)
+
+
+@pytest.mark.parametrize("source", ["jane/rogue", "jane/mud-news", "jane"])
+def test_only_the_service_of_a_device_says_hello(harness, source):
+    """Another program of the phone cannot: the phone vouches for the name of the service's machine."""
+    hello = build_message("hello", endpoint="jane/news", seq=1)
+    (effect,) = harness.server.handle(0, Received(source, hello, "jane"))
+    assert effect.row["incident"] == "dropped"

@@ -13,7 +13,8 @@ from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
 from mudkit.systems.mud.messages import Row, processor_index
-from mudkit.systems.mud.servers.processor import Matching, Processor
+from mudkit.systems.mud.servers.matching import Matching
+from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table

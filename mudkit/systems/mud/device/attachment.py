@@ -1,0 +1,99 @@
+"""Messages between the apps of a device and its service (Mobius 2 and 5); they use no link.
+
+Requests (``Ask``, ``AskBatch``) and answers pass the service as they are on the network.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from mudkit.events import local_address
+from mudkit.systems.mud.messages import (
+    PORT,
+    Administered,
+    Ask,
+    AskBatch,
+    LogRestarted,
+    Notification,
+    PartsComplete,
+    PlacedContinuousReadAck,
+    PlacedPart,
+    RequestRefused,
+    WriteOutcome,
+)
+from mudkit.systems.receiving import Accepts
+
+SERVICE: Final = local_address(PORT)
+"""Address of the service, for the apps of its device."""
+
+
+def address_of(app: str) -> str:
+    """Return the address of an app's machine, for the service of its device."""
+    return local_address(f"{PORT}-{app}")
+
+
+def app_at(source: str) -> str | None:
+    """Return the app whose machine has an address on this device; None: it is no app's."""
+    begin = address_of("")
+    return source.removeprefix(begin) if source.startswith(begin) else None
+
+
+class Attach(Struct, frozen=True, tag_field="kind", tag="attach"):
+    """App to service, at each start of the app and when this changes.
+
+    ``incarnation`` is that of the app's start. ``policies`` has the version of each kind of shipped policy
+    that it follows. ``is_notified``: the notification server may have something to send to it.
+    """
+
+    incarnation: str
+    token: str | None
+    policies: dict[str, int]
+    is_notified: bool
+
+
+class SessionState(Struct, frozen=True, tag_field="kind", tag="session"):
+    """Service to app: its session with the notification server; None: it has none.
+
+    ``is_greeted``: the server knows the current address of the device.
+    """
+
+    session: str | None
+    is_greeted: bool
+
+
+class Forwarded(Struct, frozen=True, tag_field="kind", tag="forwarded"):
+    """Service to app: an item of the session's stream that concerns it."""
+
+    body: Notification
+
+
+class GatewayLost(Struct, frozen=True, tag_field="kind", tag="gateway lost"):
+    """Service to app: a message to the gateway in use has not arrived; requests go to the next one."""
+
+
+SERVICE_FROM_APP: Final = Accepts[Attach | Ask | AskBatch](Attach, Ask, AskBatch)
+CLIENT_FROM_SERVICE: Final = Accepts[
+    SessionState
+    | Forwarded
+    | GatewayLost
+    | PlacedPart
+    | PlacedContinuousReadAck
+    | RequestRefused
+    | PartsComplete
+    | WriteOutcome
+    | Administered
+    | LogRestarted
+](
+    SessionState,
+    Forwarded,
+    GatewayLost,
+    PlacedPart,
+    PlacedContinuousReadAck,
+    RequestRefused,
+    PartsComplete,
+    WriteOutcome,
+    Administered,
+    LogRestarted,
+)

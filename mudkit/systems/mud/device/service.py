@@ -1,0 +1,167 @@
+"""Service of a device: the one connection of its apps to the cloud (Mobius 2, 5 and 7.1).
+
+Rules:
+
+============  ======================================================================================
+any message   dropped unless its sender may send it; of an app only in its own name
+Attach        keep the app's token and policies; say hello if it is to be notified
+Ask           to the gateway in use; with several apps, as far as the app's share of the link admits, unless
+              it follows an equal read of another app
+answer        to the app whose request it answers, and to those that follow it
+SendFailed    to a gateway: use the next one, and report this to the apps
+notification  see :mod:`~mudkit.systems.mud.device.greeting`
+============  ======================================================================================
+
+It has no durable state: its session ends with the start of the device, and each app attaches again then.
+What an app has stored decides what it requests again. So no store of one can be older than that of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from msgspec import UNSET, UnsetType
+
+from mudkit.events import Effect, Event, LinkDown, LinkUp, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.device.attachment import (
+    SERVICE_FROM_APP,
+    Attach,
+    GatewayLost,
+    address_of,
+    app_at,
+)
+from mudkit.systems.mud.device.fair_shares import FairShares
+from mudkit.systems.mud.device.greeting import Greeting
+from mudkit.systems.mud.device.shared_reads import SharedReads
+from mudkit.systems.mud.messages import (
+    CLIENT_FROM_GATEWAY,
+    Administered,
+    Ask,
+    AskBatch,
+    PartsComplete,
+    PlacedContinuousReadAck,
+    PlacedPart,
+    WriteOutcome,
+    app_of,
+    netid_of,
+)
+from mudkit.systems.receiving import record_dropped
+from mudkit.tokens import Claims, claimed
+
+
+class DeviceService:
+    """Machine of a device's service.
+
+    The device's notification server is one of ``servers``, of which the first knows which one is responsible.
+    """
+
+    def __init__(self, netid: str, gateways: Sequence[str], servers: Sequence[str]) -> None:
+        self._netid = netid
+        self._gateways, self._servers = gateways, servers
+        self._turn = crc32(netid.encode()) % len(gateways)
+        """Number of the gateway in use, which counts on when one is not reached."""
+        self._is_up = False
+        self._apps: dict[str, Attach] = {}
+        """Attached apps, in the order of their attachment."""
+        self._greeting = Greeting(netid, servers, self._apps)
+        self._verified: dict[str, Claims | None] = {}
+        """Claims of each app that the cloud has verified; None: it has no token."""
+        self._shares, self._reads = FairShares(), SharedReads(self._verified)
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case Received(source=source):
+                app = app_at(source)
+                if app is not None:
+                    return self._receive_from_app(now_us, app, event)
+                if source in self._gateways:
+                    return self._receive_answer(now_us, event)
+                if source in self._servers:
+                    effects = self._greeting.receive(now_us, event)
+                    return record_dropped(event) if effects is None else effects
+                return record_dropped(event)
+            case LinkUp():
+                self._is_up = True
+                return self._greeting.link_up()
+            case LinkDown():
+                self._is_up = False
+                self._shares.clear()
+                self._reads.clear()
+                return self._greeting.link_down()
+            case SendFailed(to=to) if to == self._current_gateway() and self._is_up:
+                self._turn += 1
+                return [Send(address_of(app), GatewayLost()) for app in self._apps]
+            case TimerFired(name=name):
+                return self._greeting.handle_timer(now_us, name)
+        return ()
+
+    def _receive_from_app(self, now_us: int, app: str, event: Received) -> Sequence[Effect]:
+        """Handle a message of an app's machine, whose address the device vouches for."""
+        message = SERVICE_FROM_APP.decode(event.message)
+        if message is None:
+            return record_dropped(event)
+        if isinstance(message, Attach):
+            claims = claimed(message.token)
+            if claims is not None and claims.app != app:
+                return record_dropped(event)
+            if message.token is None:
+                self._verified[app] = None
+            elif self._verified.get(app) != claims:
+                self._verified.pop(app, None)
+            return self._greeting.attach(now_us, app, message)
+        if app not in self._apps or message.client != f"{self._netid}/{app}":
+            return record_dropped(event)
+        if len(self._apps) == 1:
+            return (Send(self._current_gateway(), message),)
+        return self._send_in_turn(now_us, app, message)
+
+    def _send_in_turn(self, now_us: int, app: str, message: Ask | AskBatch) -> Sequence[Effect]:
+        """Send what an app's share of the link admits, unless the message follows an equal read."""
+        if isinstance(message, Ask) and self._reads.follow(app, message):
+            return ()
+        return self._send_all(app, self._shares.offer(now_us, app, message))
+
+    def _send_all(self, app: str, messages: Sequence[Ask | AskBatch]) -> Sequence[Effect]:
+        """Send messages of an app to the gateway in use."""
+        for message in messages:
+            if isinstance(message, Ask):
+                self._reads.lead(app, message)
+        return [Send(self._current_gateway(), message) for message in messages]
+
+    def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Forward a message of a gateway to the app whose request it answers."""
+        answer = CLIENT_FROM_GATEWAY.decode(event.message)
+        if answer is None:
+            return record_dropped(event)
+        endpoint = answer.id.rpartition(" ")[0]
+        app = app_of(endpoint)
+        if netid_of(endpoint) != self._netid or app not in self._apps:
+            return ()  # of a former owner of this address
+        passed = Send(address_of(app), answer)
+        if isinstance(answer, PlacedPart | PlacedContinuousReadAck) and answer.error is UNSET:
+            if isinstance(answer, PlacedPart):
+                self._reads.receive_part(answer)
+            return (passed,)
+        if isinstance(answer, PartsComplete | WriteOutcome | Administered):
+            self._record_verified(app, answer.claims)
+        if len(self._apps) == 1:
+            return (passed,)
+        complete = answer if isinstance(answer, PartsComplete) else None
+        answers, asks = self._reads.receive_end(now_us, answer.id, complete)
+        effects: list[Effect] = [passed, *(Send(address_of(other), one) for other, one in answers)]
+        effects += self._send_all(app, self._shares.settle(now_us, app, answer.id))
+        for other, ask in asks:
+            effects += self._send_in_turn(now_us, other, ask)
+        return effects
+
+    def _record_verified(self, app: str, claims: Claims | UnsetType | None) -> None:
+        """Store what the cloud has verified of an app, if it is what its present token claims."""
+        known = self._verified.get(app)
+        if isinstance(claims, Claims) and known != claims and claims == claimed(self._apps[app].token):
+            self._verified[app] = claims
+
+    def _current_gateway(self) -> str:
+        """Return the address of the gateway in use."""
+        return self._gateways[self._turn % len(self._gateways)]

@@ -1,0 +1,192 @@
+"""Other apps on the devices of a run, which share the service of their device with the clients of the work.
+
+They have a table of their own. A bank reads it continuously on some devices; a thief beside it shows the
+bank's token in its own name. What the bank reads must neither be seen by others nor end with their reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from mudkit.errors import AccessDenied, TableProblem
+from mudkit.lab import Lab
+from mudkit.systems.mud import Client, Cloud
+from mudkit.verify.campaign.observers import ObservedHost
+from mudkit.verify.campaign.work import MAIN, error_of
+
+BANK: Final = "bank"
+THIEF: Final = "thief"
+VAULT: Final = "vault"
+"""Table that only the bank may read and write."""
+BOARD: Final = "board"
+"""Table that all apps may read."""
+STEPS: Final = ("deposit", "pry", "steal", "brief read", "flood")
+_KEYS: Final = ("a", "h", "q")
+_FLOOD: Final = 40
+
+
+@dataclass
+class _Account:
+    """Bank's client on a device, its continuous read of all records, and what it was notified of."""
+
+    client: Client
+    operation: Any = None
+    changes: list[Any] = field(default_factory=list)
+    is_judged: bool = True
+    """False once its device was wiped or restored."""
+
+
+class Neighbours:
+    """Bank and thief on some devices of a run; ``clients`` are those of the work, ``draw`` is a stream."""
+
+    def __init__(
+        self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], hosts: Mapping[str, ObservedHost],
+        log: Mapping[int, Any], draw: Random,
+    ) -> None:  # fmt: skip
+        self._lab, self._draw, self._log = lab, draw, log
+        self._clients = clients
+        self._count = 0
+        self._accounts: dict[str, _Account] = {}
+        """By device."""
+        self._thieves: dict[str, Client] = {}
+        self._peeks: list[Any] = []
+        """Operations by which others ask for what only the bank may see."""
+        self._peeked: list[Any] = []
+        """Changes of which they were notified."""
+        names = draw.sample(sorted(clients), draw.choice([1, len(clients)])) if draw.random() < 0.4 else []
+        for name in names:
+            host = ObservedHost(lab.devices[name], hosts[name].record)
+            token = lab.token(f"{name} banks", BANK, hours=1e4)
+            self._accounts[name] = _Account(Client(host, cloud, app=BANK, token=token))
+            self._thieves[name] = Client(host, cloud, app=THIEF, token=lab.token("eve", THIEF, hours=1e4))
+
+    def __bool__(self) -> bool:
+        return bool(self._accounts)
+
+    def begin(self) -> None:
+        """Create the bank's table, and begin its continuous reads."""
+        first, *_ = self._accounts.values()
+        first.client.create(VAULT, apps=[BANK]).result()
+        first.client.create(BOARD).result()
+        for account in self._accounts.values():
+            account.operation = account.client.read(
+                VAULT, None, "continuous", sync_timestamp=0, callback=account.changes.append
+            )
+
+    def plan(self, end_us: int) -> list[tuple[int, str]]:
+        """Return steps at times until the end of a run; none if there is no other app."""
+        many = self._draw.randint(5, 15) if self else 0
+        return [(self._draw.randint(0, end_us), self._draw.choice(STEPS)) for _ in range(many)]
+
+    def act(self, step: str) -> None:
+        """Execute a step of :data:`STEPS` on one of the devices."""
+        draw = self._draw
+        name = draw.choice(sorted(self._accounts))
+        if step == "deposit":
+            self._deposit(name)
+        elif step == "pry":
+            self._pry(name)
+        elif step == "steal":
+            self._steal(name)
+        elif step == "flood":
+            self._flood(name)
+        else:
+            self._read_briefly(name)
+
+    def end(self) -> None:
+        """Write a last deposit, of which all accounts have to be notified, and wait for it."""
+        self._deposit(sorted(self._accounts)[0])
+        self._lab.run(minutes=5)
+
+    def record_loss(self, name: str) -> None:
+        """Do not judge the account of a device that was wiped or restored."""
+        if name in self._accounts:
+            self._accounts[name].is_judged = False
+
+    def seen(self) -> list[str]:
+        """Return in words what others have seen of the bank's records."""
+        changes = [change for change in self._peeked if not isinstance(change, dict)]  # else it was ended
+        seen = [f"another app was notified of {change}" for change in changes]
+        for peek in self._peeks:
+            if peek.status == "ok":
+                seen.append(f"another app has read {peek.result()} from the bank's table")
+            elif peek.status == "failed" and not isinstance(error_of(peek), AccessDenied | TableProblem):
+                seen.append(f"another app was not refused the bank's table: {error_of(peek)!r}")
+        return seen
+
+    def missed(self) -> list[str]:
+        """Return in words what the bank's continuous reads were not notified of, or twice."""
+        rows = [
+            entry["row"] for _, entry in sorted(self._log.items())
+            if entry["op"] == "row" and entry["name"] == VAULT
+        ]  # fmt: skip
+        final = {row["key"]: row["ver"] for row in rows}
+        missed: list[str] = []
+        for name, account in self._accounts.items():
+            if not account.is_judged or account.operation.status != "ok":
+                continue
+            if any(isinstance(change, dict) for change in account.changes):
+                missed.append(f"the bank's continuous read on {name} was ended: {account.changes}")
+                continue
+            last: dict[str, int] = {}
+            for change in account.changes:
+                last[change.key] = max(change.version, last.get(change.key, 0))
+            if last != final:
+                missed.append(f"the bank on {name} was notified up to {last}, the log is at {final}")
+        return missed
+
+    def _deposit(self, name: str) -> None:
+        self._count += 1
+        record = {"v": f"{name} deposit {self._count}"}
+        self._accounts[name].client.write(VAULT, self._draw.choice(_KEYS), record)
+
+    def _pry(self, name: str) -> None:
+        """Ask for the bank's records as another app, sometimes while the bank asks the same."""
+        client = self._draw.choice([self._clients[name], self._thieves[name]])
+        if self._draw.random() < 0.5:
+            self._accounts[name].client.read(VAULT, "v != 'none'")
+            self._peeks.append(client.read(VAULT, "v != 'none'", offline="wait"))
+        else:
+            self._peek(client)
+
+    def _flood(self, name: str) -> None:
+        """Send many reads at once, more than the share of an app admits."""
+        for number in range(_FLOOD):
+            self._thieves[name].read(BOARD, f"n > {number}")
+
+    def _peek(self, client: Client) -> None:
+        """Ask for the bank's records as another app, by a read, a continuous read or a write."""
+        kind = self._draw.choice(["committed", "uncommitted", "continuous", "write"])
+        if kind == "write":
+            self._peeks.append(client.write(VAULT, "stolen", {"v": "stolen"}))
+        elif kind == "continuous":
+            read = client.read(VAULT, None, "continuous", sync_timestamp=0, callback=self._peeked.append)
+            self._peeks.append(read)
+        else:
+            self._peeks.append(client.read(VAULT, None, "committed", latest=True))
+
+    def _steal(self, name: str) -> None:
+        """Show the bank's token as the thief, whose machine has no check of its own then."""
+        thief = self._thieves[name]
+        machine: Any = self._lab.world.at_address[thief.installed.address].machine
+        if machine is None:
+            return
+        connection = getattr(machine, "_machine", machine)._connection
+        own = connection.token
+        connection.use_token(self._lab.token(f"{name} banks", BANK))
+        self._peek(thief)
+        connection.use_token(own)
+
+    def _read_briefly(self, name: str) -> None:
+        """Begin a continuous read of one of the two, which is no other's, and end it."""
+        client = self._draw.choice([self._thieves[name], self._accounts[name].client])
+        read = client.read(MAIN, "n = 9", "continuous")
+
+        def unregister(operation: Any) -> None:
+            if operation.status == "ok":
+                client.unregister(operation.result())
+
+        read.add_done_callback(unregister)
