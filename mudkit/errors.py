@@ -17,6 +17,7 @@ __all__ = [
     "InputMissing",
     "MessageExpired",
     "MudkitError",
+    "OperationCancelled",
     "OperationLost",
     "OperationTimeout",
     "OutageEndedWarning",
@@ -211,6 +212,10 @@ class NoNetwork(MudkitError, ConnectionError):
 
 class OperationLost(MudkitError, RuntimeError):
     """The machine that was asked was killed before it answered: it may have done it, or not."""
+
+
+class OperationCancelled(MudkitError, RuntimeError):
+    """The application has cancelled the operation: it has no effect."""
 
 
 class ReentrantRun(MudkitError, RuntimeError):

@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 
 __all__ = [
     "Call",
+    "Cancel",
     "CancelTimer",
     "Ciphertext",
     "Complete",
@@ -160,6 +161,18 @@ class Call(msgspec.Struct, frozen=True):
         return self.arguments if isinstance(self.operation, str) else msgspec.structs.asdict(self.operation)
 
 
+class Cancel(msgspec.Struct, frozen=True):
+    """An application cancels a call; a machine that can still undo it answers with OperationCancelled.
+
+    Parameters
+    ----------
+    op_id : int
+        Number of the operation.
+    """
+
+    op_id: int
+
+
 class Send(msgspec.Struct, frozen=True):
     """Send a message to an address: Received there or SendFailed here follows, unless a machine dies.
 
@@ -255,7 +268,7 @@ class Record(msgspec.Struct, frozen=True):
     row: Mapping[str, Any]
 
 
-Event: TypeAlias = Received | SendFailed | TimerFired | LinkUp | LinkDown | ContextChanged | Call
+Event: TypeAlias = Received | SendFailed | TimerFired | LinkUp | LinkDown | ContextChanged | Call | Cancel
 Effect: TypeAlias = Send | SetTimer | CancelTimer | Complete | Notify | Record
 
 
@@ -377,6 +390,13 @@ class Operation(Protocol):
 
     def result(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
         """Run virtual time until an answer, at most ``timeout_s``; return the result or raise the error."""
+
+    def exception(self) -> BaseException | None:
+        """Return its error; None: it has none, or no answer yet."""
+
+    def cancel(self) -> bool:
+        """Cancel it, if it has had no effect and can have none any more; return whether it is cancelled."""
+        ...
 
     def add_done_callback(self, f: Callable[[Any], None]) -> None:
         """Call ``f`` with this operation when it has been answered."""

@@ -231,7 +231,7 @@ class History(Displayed):
         return View("History", facts, (), notes, text_of(shown) if shown else "")
 
 
-_KINDS: Final = {"read": Kind.READ, "write": Kind.WRITE, "delete": Kind.WRITE}
+_KINDS: Final = {"read": Kind.READ, "write": Kind.WRITE, "delete": Kind.WRITE, "update": Kind.WRITE}
 _OUTCOMES: Final = {"ok": Outcome.OK, "open": Outcome.PENDING, "failed": Outcome.FAILED}
 
 
@@ -241,9 +241,9 @@ def _operations_of_table(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
     Rows of other operations and rows without a key are left out. If there are several tables, the key of a
     record is ``table/key``. A value is known by its ``value_hash``; a read with neither hash nor version
     found no record. A failed conditional write that has a version is a conflict, and found that version. A
-    read of several records is one operation for each.
+    read of several records is one operation for each. An update is a write of the record that came of it.
     """
-    rows = list(_rows(table))
+    rows = _without_unknown(list(_rows(table)))
     several = len({row["table"] for row in rows}) > 1
     for row in rows:
         kind, status, version, value = _KINDS[row["op"]], row["status"], row["version"], row["value_hash"]
@@ -259,7 +259,7 @@ def _operations_of_table(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
             version = None  # never reported; it may be that of a conflict
         if outcome is Outcome.FAILED and row["type"] == "conditional" and version is not None:
             outcome, content, version = Outcome.CONFLICT, Content(None, version), None
-        if row["op"] == "write" and value is None:
+        if row["op"] in ("write", "update") and value is None:
             value = f"{row['client']}#{row['op_id']}"  # unknown, but different from all others
         yield Operation(
             client=row["client"],
@@ -273,6 +273,31 @@ def _operations_of_table(table: pa.Table | pd.DataFrame) -> Iterator[Operation]:
             outcome=outcome,
             actual=content,
         )
+
+
+def _without_unknown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without the reads that may be of an update without an answer, whose value is unknown.
+
+    Such a read has a version that no answered write of the record has, and no value of an open one.
+    """
+    open_updates = {
+        (row["table"], row["key"]) for row in rows if row["op"] == "update" and row["status"] == "open"
+    }
+    if not open_updates:
+        return rows
+    known: set[tuple[Any, ...]] = set()
+    for row in rows:
+        if row["op"] != "read":
+            seen = row["version"] if row["status"] == "ok" else row["value_hash"]
+            known.add((row["table"], row["key"], seen))
+    return [
+        row
+        for row in rows
+        if row["op"] != "read"
+        or row["version"] is None
+        or (row["table"], row["key"]) not in open_updates
+        or not known.isdisjoint((row["table"], row["key"], row[name]) for name in ("version", "value_hash"))
+    ]
 
 
 def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -19,10 +19,18 @@ import numpy as np
 from mudkit import words
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, Table, View, first_rows, one_line
-from mudkit.errors import OperationLost, OperationTimeout, OutageEndedWarning, ParameterError, brief
+from mudkit.errors import (
+    OperationCancelled,
+    OperationLost,
+    OperationTimeout,
+    OutageEndedWarning,
+    ParameterError,
+    brief,
+)
 from mudkit.events import (
     DEFAULT_TIMEOUT_S,
     Call,
+    Cancel,
     Complete,
     ContextChanged,
     Event,
@@ -513,6 +521,24 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         if self._error is None and self.responded_us is not None:
             return self._result
         return self._result_or_raise(timeout_s)
+
+    def exception(self) -> BaseException | None:
+        """Return its error; None: it has none, or no answer yet. Virtual time stands still."""
+        return self._error
+
+    def cancel(self) -> bool:
+        """Cancel it, if its machine can still undo it: a write that was never sent, a read without an answer.
+
+        Inside an event or callback the machine is asked at the end of this moment, and the return is False.
+
+        Returns
+        -------
+        bool
+            Whether it is cancelled; then it raises :class:`~mudkit.errors.OperationCancelled`.
+        """
+        if not self.done():
+            self._world.call(self.process, Cancel(self.op_id))
+        return isinstance(self._error, OperationCancelled)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.

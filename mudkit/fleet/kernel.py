@@ -21,6 +21,7 @@ from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, bri
 from mudkit.events import (
     LOCALHOST,
     Call,
+    Cancel,
     CancelTimer,
     Complete,
     Effect,
@@ -370,8 +371,8 @@ class World(Clock):
             self.now_us, LINK, self._handle_scheduled, (process, process.start_number, event)
         )
 
-    def call(self, process: Process, event: Call) -> None:
-        """Pass an application's call to a machine: now, after everything else that is due.
+    def call(self, process: Process, event: Call | Cancel) -> None:
+        """Pass an application's call, or its end, to a machine: now, after everything else that is due.
 
         While time stands still, the call is handled when this returns; otherwise it is scheduled.
         """

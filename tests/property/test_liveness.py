@@ -23,6 +23,7 @@ from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import messages as lasthop_messages
 from mudkit.systems.lasthop.subscription import PlaceSubscription
 from mudkit.systems.mud import messages as mud_messages
+from mudkit.systems.mud.tables.changes import add_of
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as radiator_messages
 from mudkit.systems.store_and_forward import messages as relay_messages
@@ -164,6 +165,12 @@ def set_up_mud() -> Setup:
         mud_messages.Drop: (ann, mud_messages.Drop("old")),
         mud_messages.Write: (ann, mud_messages.Write("news", "k", {"n": 1}, "blind", None, None, {})),
         mud_messages.Delete: (ann, mud_messages.Delete("news", "a", None, "conditional", None, None, {})),
+        mud_messages.Update: (
+            bob,
+            mud_messages.Update(
+                "news", "u", None, "blind", None, None, {}, changes=add_of("n", 1, create=True)
+            ),
+        ),
         mud_messages.Read: (bob, mud_messages.Read("news", None, "committed_wio", {}, None, False, None)),
         mud_messages.Register: (bob, mud_messages.Register("news", everything, {}, 0.0, "listener")),
         mud_messages.Listen: (bob, mud_messages.Listen(handle)),
@@ -273,6 +280,17 @@ def list_operations(system: str) -> dict[str, type[msgspec.Struct]]:
 
 OPERATIONS = {system: list_operations(system) for system in SETUPS}
 REQUESTS = [(system, name) for system, kinds in OPERATIONS.items() for name in kinds]
+
+
+@pytest.mark.parametrize("system", SETUPS)
+def test_machines_that_cannot_undo_a_call_ignore_its_end(system: str) -> None:
+    """Only clients of MUD tables can."""
+    setup = SETUPS[system]()
+    setup.lab.run(seconds=30)
+    operations = [target.installed.call(request) for target, request in setup.requests.values()]
+    cancelled = [operation for operation in operations if operation.cancel()]
+    setup.lab.run(seconds=T_S)
+    assert bool(cancelled) is (system == "mud")
 
 
 @pytest.mark.soak(keep=120)

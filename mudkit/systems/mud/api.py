@@ -36,6 +36,7 @@ from mudkit.systems.mud.messages import (
     Register,
     Renew,
     Unregister,
+    Update,
     UpdateData,
     Write,
 )
@@ -43,6 +44,7 @@ from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, Wri
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, Cloud
+from mudkit.systems.mud.tables.changes import Changes, add_of, merge_of, remove_of, union_of
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.selection import Selection
@@ -54,6 +56,7 @@ from mudkit.wire import Fields, Value
 _MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "continuous"]
+_Items: TypeAlias = Annotated[Sequence[Value], 'a list of values, such as ["a"]']
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
@@ -329,6 +332,137 @@ class Client(OnHost):
         """
         return self._submit_write(
             Delete, table, key, None, type, None, utility, data, callback, version=version
+        )
+
+    def update(
+        self,
+        table: str,
+        key: str,
+        columns: _Record,
+        *,
+        create: bool = False,
+        utility: Utility | None = None,
+        data: Fields | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Merge columns into a record; its other columns, its predicate and its rule stay as they are.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+
+        The store applies the change to the record that it has then, once however often it was sent: there is
+        no conflict. The device shows it at once in ``uncommitted`` reads, applied to the record that it has.
+        Changes of a record that were never sent become one.
+
+        Parameters
+        ----------
+        table, key : str
+        columns : mapping
+            New values of some columns, as in :meth:`write`.
+        create : bool
+            Whether a record that does not exist, or was deleted, is created from the change. Without, the
+            change of such a record is refused, as that of one that its writer hides.
+        utility, callback : optional
+            As in :meth:`write`.
+        data : mapping, optional
+            The writer's own data as a reader: only a record that is visible to it can be changed.
+
+        Returns
+        -------
+        Operation
+            Its result is the version that the store assigned. It raises
+            :class:`~mudkit.errors.TableProblem` if there is no such record or table,
+            :class:`~mudkit.errors.ParameterError` for a value that does not fit the change or the schema, and
+            :class:`~mudkit.errors.AccessDenied`.
+
+        Raises
+        ------
+        ParameterError
+            The columns are not usable, or no column is given.
+        """
+        changes = merge_of(columns, create=create)
+        return self._submit_write(
+            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        )
+
+    def increment(
+        self,
+        table: str,
+        key: str,
+        column: str,
+        by: float = 1,
+        *,
+        create: bool = False,
+        utility: Utility | None = None,
+        data: Fields | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Add to a number of a record; see :meth:`update`. NULL counts as 0.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+
+        Increments commute: their sum does not depend on their order, exactly for whole numbers.
+
+        Parameters
+        ----------
+        table, key, column : str
+        by : int or float
+            A number, which may be negative.
+        create, utility, data, callback : optional
+            As in :meth:`update`.
+        """
+        changes = add_of(column, by, create=create)
+        return self._submit_write(
+            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        )
+
+    def union(
+        self,
+        table: str,
+        key: str,
+        column: str,
+        items: _Items,
+        *,
+        create: bool = False,
+        utility: Utility | None = None,
+        data: Fields | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Add the items that a list of a record lacks, at its end; see :meth:`update`. NULL counts as empty.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+
+        Parameters
+        ----------
+        table, key, column : str
+        items : sequence
+            JSON values; two are the same if their JSON is.
+        create, utility, data, callback : optional
+            As in :meth:`update`.
+        """
+        changes = union_of(column, items, create=create)
+        return self._submit_write(
+            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        )
+
+    def remove(
+        self,
+        table: str,
+        key: str,
+        column: str,
+        items: _Items,
+        *,
+        create: bool = False,
+        utility: Utility | None = None,
+        data: Fields | None = None,
+        callback: Callable[[Operation], None] | None = None,
+    ) -> Operation:
+        """Remove items from a list of a record; see :meth:`union`. One that it lacks changes nothing.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+        """
+        changes = remove_of(column, items, create=create)
+        return self._submit_write(
+            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
         )
 
     def read(
@@ -633,9 +767,9 @@ class Client(OnHost):
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None, may_write: Predicate | None = None,
-        version: int | None = None,
+        version: int | None = None, changes: Changes | None = None,
     ) -> Operation:  # fmt: skip
-        """Call a write or a delete on the machine: the common part of :meth:`write` and :meth:`delete`."""
+        """Call a write, a delete or a change on the machine: the common part of their methods."""
         if version is not None and kind != "conditional":
             raise ParameterError(
                 "A version is what a conditional write replaces.",
@@ -646,7 +780,7 @@ class Client(OnHost):
         parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         called = self.installed.call(
-            operation(table, key, record, kind, parsed, utility, reader, may_write, version)
+            operation(table, key, record, kind, parsed, utility, reader, may_write, version, changes)
         )
         if callback is not None:
             called.add_done_callback(callback)
@@ -774,6 +908,10 @@ class BlockingClient:
     drop = _blocking_method(Client.drop, _wait_until_done)
     write = _blocking_method(Client.write, _wait_for_version)
     delete = _blocking_method(Client.delete, _wait_for_version)
+    update = _blocking_method(Client.update, _wait_for_version)
+    increment = _blocking_method(Client.increment, _wait_for_version)
+    union = _blocking_method(Client.union, _wait_for_version)
+    remove = _blocking_method(Client.remove, _wait_for_version)
     read = _blocking_method(Client.read, _wait_for_records)
     update_data = _blocking_method(Client.update_data, _wait_until_done)
     await_synced = _blocking_method(Client.await_synced, _wait_until_done)

@@ -26,6 +26,7 @@ from mudkit.errors import (
 )
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.policies.utility import Utility
+from mudkit.systems.mud.tables.changes import Changes
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
@@ -62,7 +63,8 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
 
     ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
     ``reader``: the writer's own data as a reader; ``may_write``: the rule of who may write the record
-    afterwards, None: as before; ``version``: the one that a conditional write replaces, None: the device's.
+    afterwards, None: as before; ``version``: the one that a conditional write replaces, None: the device's;
+    ``changes``: changes of columns in place of a record; None: the write is of the whole record.
     """
 
     table: str
@@ -74,10 +76,15 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
     reader: Fields
     may_write: Predicate | None = None
     version: int | None = None
+    changes: Changes | None = None
 
 
 class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
     """Operation: delete a record (Mobius 3.1): a write without a record."""
+
+
+class Update(Write, frozen=True, tag_field="operation", tag="update"):
+    """Operation: change columns of a record: a write with changes in place of a record."""
 
 
 Offline: TypeAlias = Literal["answer", "wait", "fail"]
@@ -183,8 +190,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | Listen | AwaitSynced | ListReads | UpdateData
-    | Unregister | Renew | ListPolicies | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Update | Read | Register | Listen | AwaitSynced | ListReads
+    | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -314,7 +321,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     ``follows`` is the number of the unanswered write of this record and incarnation that it is based on,
     whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
     it has absorbed, which were never sent; absent: none. ``may_write`` is the rule of who may write the
-    record afterwards; absent: as before.
+    record afterwards; absent: as before. ``changes`` of columns take the place of ``data``; then ``replaces``
+    is the version that the device knows. Absent: the write is of the whole record.
     """
 
     name: Name
@@ -331,6 +339,10 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     follows: Count | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
+    changes: Changes | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent(self.changes is UNSET or (self.data is None and self.type == "blind"))
 
 
 class _AdministrationRequest(Struct, frozen=True):
@@ -526,6 +538,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     follows: Count | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
+    changes: Changes | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -715,6 +728,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
 
     ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
     come the log position, the partition and the number of the table. ``absorbed`` is that of the write.
+    ``row`` is the record after changes of columns; absent: the device knows the version that they changed.
     """
 
     ver: Count | UnsetType = UNSET
@@ -724,10 +738,12 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     table: Count | UnsetType = UNSET
     error: EncodedError | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
+    row: Row | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
         _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
+        _check_consistent(self.row is UNSET or self.ver is not UNSET)
 
 
 class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):

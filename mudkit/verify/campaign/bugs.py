@@ -25,6 +25,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import CancelTimer, Effect, SetTimer
 from mudkit.systems.mud import Conflict
+from mudkit.systems.mud.device import write_path
 from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import CachedAnswer
 from mudkit.systems.mud.device.connection import (
@@ -136,6 +137,7 @@ _build_request = WritePath.build_request
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = ContinuousReads._begin_live
+_write_at_store = BackEnd._write
 _send_tell = Processor._send_tell
 
 
@@ -258,6 +260,13 @@ def _apply_out_of_order(
 ) -> RoutedWrite | None:
     """Apply a write although the one that it follows is not decided."""
     return _base_on_followed(write, results, first) or write
+
+
+def _apply_changes_again(self: BackEnd, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+    """Apply changes at each arrival, as if each were of another write."""
+    if write.changes is not UNSET:
+        write = replace(write, number=write.number + (next(_COUNT) + 1 << 32))
+    return _write_at_store(self, now_us, write)
 
 
 def _send_one_by_one(
@@ -489,6 +498,19 @@ BUGS: Final = (
         ((backend, "_base_on_followed", _apply_out_of_order),),
         in_histories=False,
         seed=6,
+    ),
+    Bug(
+        "increments that are applied at each arrival",
+        "an increment that was sent again counts twice",
+        ((BackEnd, "_write", _apply_changes_again),),
+        in_histories=False,
+        seed=42,
+    ),
+    Bug(
+        "joined increments of which the last one counts",
+        "increments that were never sent are acknowledged, and are not in the sum",
+        ((write_path, "compose", lambda first, then: then),),
+        in_histories=False,
     ),
     Bug(
         "a message for each write",

@@ -22,7 +22,7 @@ from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
 from mudkit.verify.campaign.neighbours import STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
-from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
+from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
 MINUTES: Final = (12, 75)
@@ -143,6 +143,9 @@ class Campaign:
         )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
+        self._increments = Random(f"increments of {seed}")
+        """A separate stream for increments, so that they leave runs without them as they are."""
+        self._is_counting = self._increments.random() < 0.2
         self._windows = Random(f"windows of run {seed}")
         """A separate stream for windows, so that they leave runs without them as they are."""
         self._restarted: dict[str, None] = {}
@@ -283,6 +286,8 @@ class Campaign:
         draw, world = self._draw, self.lab.world
         first = next(iter(self.clients.values()))
         first.create(MAIN, split=["g", "p"][: draw.randint(0, 2)]).result()
+        if self._is_counting:
+            first.create(COUNTS).result()
         if self.work.with_side:
             creation = first.create(SIDE)
             creation.result()
@@ -416,6 +421,10 @@ class Campaign:
         plan += [(self._applications.randint(0, end_us), "application") for _ in range(many)]
         many = self._applications.choices([0, 1, 2], [3, 2, 1])[0]
         plan += [(self._applications.randint(0, end_us), "tally") for _ in range(many)]
+        if self._is_counting:
+            draw_us = self._increments.randint
+            plan += [(draw_us(0, end_us), "increment") for _ in range(draw_us(5, 50))]
+            plan += [(at_us, step) for at_us, step in plan[-5:]]  # two at once, which may become one
         many = self._windows.choices([0, 2, 5], [2, 2, 1])[0]
         plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
         plan += self.neighbours.plan(end_us)
@@ -430,6 +439,8 @@ class Campaign:
         draw = self._draw
         if step == "work":
             self.work.act()
+        elif step == "increment":
+            self.work.increment(self._increments.choice(list(self.clients)))
         elif step == "watch":
             self.work.watch(draw.choice(list(self.clients)))
         elif step == "ship":

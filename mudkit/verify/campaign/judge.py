@@ -19,7 +19,17 @@ from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.neighbours import THIEF
 from mudkit.verify.campaign.observers import WriteAnswer
-from mudkit.verify.campaign.work import AGGREGATE, MAIN, SIDE, ReaderData, Watch, WriteRecord, error_of
+from mudkit.verify.campaign.work import (
+    AGGREGATE,
+    COUNTS,
+    MAIN,
+    SIDE,
+    ReaderData,
+    Watch,
+    WriteRecord,
+    error_of,
+)
+from mudkit.wire import as_wire
 
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
@@ -80,6 +90,7 @@ class Judgement:
         side = [entry["row"] for entry in entries if entry["name"] == SIDE]
         promises: dict[str, Callable[[], None]] = {
             "each write is applied once, and answered accordingly": lambda: self._judge_writes(rows),
+            "increments are in the sum once each": self._judge_increments,
             "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
             "a write that was never sent has the version of the one that absorbed it": lambda: (
                 self._judge_absorbed(rows)
@@ -257,7 +268,7 @@ class Judgement:
                 numbers[table["name"]] = table["number"]
                 if table["name"] == SIDE and table["number"] == entry["lsn"]:
                     self._created.append(table["number"])
-            elif entry["op"] == "row" and entry["row"]["data"] is not None:
+            elif entry["op"] == "row" and entry["row"]["data"] is not None and entry["name"] != COUNTS:
                 value = entry["row"]["data"]["v"]
                 self._tables[value] = numbers[entry["name"]]
                 self._predicates[value] = entry["row"]["predicate"]
@@ -538,6 +549,19 @@ class Judgement:
         """Check that writes which have waited for a link or a timer were sent in as few messages as fit."""
         for name in self.campaign.clients:
             self.problems += self.campaign.sent_apart(name)
+
+    def _judge_increments(self) -> None:
+        """Check that the sum has each acknowledged amount once, and others only if they have no answer."""
+        campaign = self.campaign
+        store = campaign.lab.world.at_address[campaign.cloud.back_end].store
+        rows = [as_wire(row) for _, row in store.items(f"row\n{COUNTS}\n")]
+        total = rows[0]["data"]["n"] if rows else 0
+        amounts: dict[str, int] = {"ok": 0, "open": 0, "failed": 0}
+        for by, operation in campaign.work.increments:
+            amounts[operation.status] += by
+        if total & amounts["ok"] != amounts["ok"] or total & ~(amounts["ok"] | amounts["open"]):
+            words = ", ".join(f"{status} {amount:b}" for status, amount in amounts.items())
+            self.problems.append(f"the sum of the increments is {total:b}, in binary; {words}")
 
     def _judge_pending(self) -> None:
         """Check that devices list all stored writes, and that each is held back or follows one that is."""

@@ -23,6 +23,8 @@ MAIN: Final = "t"
 """Table that exists all the time; the guarantees are checked on it."""
 SIDE: Final = "u"
 """Table that is created, altered and dropped while it is in use."""
+COUNTS: Final = "counts"
+"""Table of some runs with one record, in which all clients count."""
 AGGREGATE: Final = "count(*), max(n)"
 """Aggregates of reads and continuous reads."""
 _SAVING: Final = energy(per_j_s=1000.0)
@@ -160,6 +162,8 @@ class Work:
         self.windows: list[Watch] = []
         """Continuous reads with a limit."""
         self.ships: list[Ship] = []
+        self.increments: list[tuple[int, Any]] = []
+        """Amounts that were added in :data:`COUNTS`, each another power of two, and the operations."""
         self.creations: list[Any] = []
         """Operations that create :data:`SIDE`."""
         self._count = 0
@@ -334,6 +338,11 @@ class Work:
 
     def _data(self, name: str) -> dict[str, str]:
         return {"group": self._groups[name]}
+
+    def increment(self, name: str) -> None:
+        """Add to the number of all clients; the sum tells which amounts are in it, and how often."""
+        by = 1 << len(self.increments)
+        self.increments.append((by, self._clients[name].increment(COUNTS, "k", "n", by, create=True)))
 
     def _read(self, name: str, table: str) -> None:
         draw, key = self._draw, self._draw.choice(self._keys)

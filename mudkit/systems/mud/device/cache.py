@@ -118,7 +118,9 @@ class Cache:
         candidates = self._find_candidates(query, keys)
         if only_pending:
             candidates = {
-                key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
+                key: version
+                for key, version in candidates.items()
+                if isinstance(version, PendingWrite) and self._is_latest(query.table, version)
             }
         missing = [key for key, version in candidates.items() if _needs_cloud(version)]
         for key in missing:
@@ -143,9 +145,16 @@ class Cache:
             elif missing:
                 completeness *= len(candidates) / (len(candidates) + len(missing))
         for version in relevant.values():
-            if isinstance(version, HeldRow):
-                age_s = max(age_s, self.age_s(now_us, query.table, version))
+            if isinstance(version, PendingWrite) and self._is_latest(query.table, version):
+                continue
+            base = version if isinstance(version, HeldRow) else version.base
+            # Nothing is known of a record that pending changes are to create: another client may have.
+            age_s = max(age_s, now_us / 1e6 if base is None else self.age_s(now_us, query.table, base))
         return CachedAnswer(versions, Answerable(age_s, completeness, bias))
+
+    def _is_latest(self, name: str, write: PendingWrite) -> bool:
+        """Return whether nothing is newer than a pending write: it does not change a committed version."""
+        return write.changes is None or self._local.is_replaced(name, write.key)
 
     def age_s(self, now_us: int, name: str, row: HeldRow) -> float:
         """Return the time since a held version was last known to be that of the cloud, in seconds."""
@@ -160,7 +169,7 @@ class Cache:
             candidates = [*candidates, *local.pending_keys(name)]
         versions: dict[str, Version] = {}
         for key in candidates:
-            version = (local.newest_write(name, key) if is_latest else None) or local.held_row(name, key)
+            version = local.latest_version(name, key) if is_latest else local.held_row(name, key)
             if version is not None:
                 versions[key] = version
         return versions

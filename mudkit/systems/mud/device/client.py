@@ -20,6 +20,7 @@ from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
 from mudkit.events import (
     Call,
+    Cancel,
     Complete,
     ContextChanged,
     Effect,
@@ -54,7 +55,7 @@ from mudkit.systems.mud.device.connection import (
 from mudkit.systems.mud.device.continuous_reads import OWN, ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
@@ -94,7 +95,7 @@ from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
 from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import Fields
+from mudkit.wire import Fields, as_wire
 
 _OnTable = TypeVar("_OnTable", Write, Read, Register)
 
@@ -196,7 +197,7 @@ class ClientMachine:
             [
                 first_rows(
                     ("table", "key", "write", "record"),
-                    ((item.name, item.key, item.type, item.data or "delete") for item in local.writes),
+                    ((item.name, item.key, item.type, _written_text(item)) for item in local.writes),
                     len(local.writes),
                     "Pending writes",
                 ),
@@ -238,6 +239,9 @@ class ClientMachine:
                 self._planner.record_link_down(now_us)
                 self._continuous_reads.end_greeting(now_us)
                 return [*self._connection.link_down(), *self._reads.await_network()]
+            case Cancel(op_id=op_id):
+                cancelled = [*self._writes.cancel(now_us, op_id), *self._reads.cancel(now_us, op_id)]
+                return [*cancelled, *self._reads.answer_unblocked(now_us)] if cancelled else ()
             case TimerFired(name=name):
                 return self._handle_timer(now_us, name)
             case ContextChanged(context=context):
@@ -471,6 +475,11 @@ class ClientMachine:
                     ask.request = self._continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
         return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
+
+
+def _written_text(write: PendingWrite) -> object:
+    """Return what a pending write writes, for a display."""
+    return as_wire(write.changes) if write.changes is not None else write.data or "delete"
 
 
 def _build_administration(

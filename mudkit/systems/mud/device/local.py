@@ -19,8 +19,10 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox
+from mudkit.errors import MudkitError
 from mudkit.events import Ports, Store
 from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.tables.changes import Changes, change_record
 from mudkit.systems.mud.tables.queries import tables_of_sent
 from mudkit.systems.mud.tables.records import SentPredicate, value_hash
 from mudkit.systems.mud.tables.replica import columns_of, is_visible
@@ -61,7 +63,8 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
     the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it. ``may_write``
-    is the rule of who may write the record afterwards; None: as before.
+    is the rule of who may write the record afterwards; None: as before. ``changes`` of columns take the place
+    of ``data``; :meth:`Local.latest_version` applies them.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -85,6 +88,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lacks_token: bool = field(name="is_refused", default=False)
     absorbed: int = 0
     may_write: SentPredicate | None = None
+    changes: Changes | None = None
 
     @property
     def lsn(self) -> float:
@@ -224,8 +228,45 @@ class Local:
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
+    def latest_version(self, name: str, key: str, cloud: HeldRow | None = None) -> Version | None:
+        """Return the latest version of a record; None: it has none that the device knows.
+
+        Pending changes are applied to the version before them; ``cloud`` is the committed one that a reader
+        was sent, None: the one that is held.
+        """
+        versions = self._versions(name, key, self.held_row(name, key) if cloud is None else cloud)
+        return versions[-1] if versions else None
+
+    def _versions(self, name: str, key: str, committed: HeldRow | None) -> list[Version]:
+        """Return the versions of a record: the committed one, and those after each pending write.
+
+        Changes that do not fit the record before them, and will be refused, leave it as it is. ``base`` of a
+        changed version is the committed one below it; None: there is none, or a pending write replaces it.
+        """
+        versions: list[Version] = [] if committed is None else [committed]
+        table, base = self.tables.get(name), committed
+        for write in self.pending_writes(name, key):
+            if write.changes is None:
+                versions.append(write)
+                base = None
+                continue
+            before = versions[-1] if versions else None
+            is_here = before is not None and before.data is not None
+            try:
+                columns = columns_of(before, table) if before is not None and is_here else None
+                data = change_record(columns, write.changes, "")
+            except MudkitError:
+                continue
+            predicate = before.predicate if before is not None and is_here else None
+            versions.append(replace(write, data=data, predicate=predicate, base=base))
+        return versions
+
+    def is_replaced(self, name: str, key: str) -> bool:
+        """Return whether a pending write replaces a record as a whole: no committed version counts."""
+        return any(write.changes is None for write in self.pending_writes(name, key))
+
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the newest pending write of a record, its latest version; None: it has none."""
+        """Return the newest pending write of a record; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[-1]] if seqs else None
 
@@ -382,8 +423,7 @@ class Local:
         table = self.tables.get(name)
         rows = {row.key: row for row in self.rows(name)}
         for key in sorted({*rows, *self.pending_keys(name)}):
-            versions: list[Version] = [rows[key]] if key in rows else []
-            for version in [*versions, *self.pending_writes(name, key)]:
+            for version in self._versions(name, key, rows.get(key)):
                 predicate = version.predicate
                 needs_cloud = predicate is not None and bool(tables_of_sent(predicate))
                 yield {

@@ -29,6 +29,7 @@ from mudkit.systems.mud.messages import (
     Write,
 )
 from mudkit.systems.mud.result import Conflict
+from mudkit.systems.mud.tables.changes import change_record, check_kinds
 from mudkit.systems.mud.tables.queries import check_names
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate
@@ -132,6 +133,12 @@ class OwnTables:
             raise unusable("may_write", operation.may_write, "None: a table on the device has one writer")
         key = check_key(f"{self._endpoint} {lsn}" if operation.key is None else operation.key)
         before = self._copy.row_of(table, key)
+        if operation.changes is not None:
+            check_kinds(operation.changes, table)
+            is_here = before is not None and before.data is not None
+            columns = table.visible_columns(before) if before is not None and is_here else None
+            data = change_record(columns, operation.changes, f"table {table.name!r}, key {key!r}")
+            sent = before.predicate if before is not None and is_here else None
         if operation.version not in (None, 0 if before is None or before.data is None else before.ver):
             raise Conflict(
                 "The record is not the one that this write was to replace.",

@@ -43,15 +43,21 @@ from mudkit.systems.mud.device.connection import (
     ReadAnswer,
     error_in,
 )
-from mudkit.systems.mud.device.local import HeldRow, Local, Version
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.results import Origin, complete_read
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
+from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
-from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
+from mudkit.systems.mud.tables.queries import (
+    check_names,
+    key_of_point_query,
+    keys_of,
+    tables_of,
+    tables_of_sent,
+)
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
 from mudkit.systems.mud.tables.selection import Place, Selection
@@ -369,6 +375,21 @@ class ReadPath:
                 effects += self._complete_locally(now_us, pending, cached)
         return effects
 
+    def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
+        """Complete the read of a call without an answer, if it waits for the cloud, or for earlier writes."""
+        for ask, pending in self._connection.pending_reads():
+            if pending.op_id == op_id:
+                settled = self._connection.settle_request(now_us, ask)
+                return [
+                    *settled,
+                    *self._fail(now_us, pending, cancelled_error(f"table {pending.query.table!r}")),
+                ]
+        for index, (pending, _) in enumerate(self._waiting):
+            if pending.op_id == op_id:
+                del self._waiting[index]
+                return self._fail(now_us, pending, cancelled_error(f"table {pending.query.table!r}"))
+        return ()
+
     def _may_be_local(self, pending: PendingRead) -> bool:
         """Return whether a read may be answered from the local store."""
         query = pending.query
@@ -543,13 +564,22 @@ class ReadPath:
     def _put_pending(self, pending: PendingRead, versions: dict[str, Version]) -> None:
         """Replace versions from the cloud by pending ones; raise PredicateError if the predicate fails."""
         name = pending.query.table
+        has_columns = pending.selection is not None and pending.selection.columns is not None
         for key in self._local.pending_keys(name):
-            write = self._local.newest_write(name, key)
-            assert write is not None
+            cloud = versions.get(key)
+            version = self._local.latest_version(name, key, cloud if isinstance(cloud, HeldRow) else None)
+            if not isinstance(version, PendingWrite):
+                continue  # changes of a record that is not there
             is_named = pending.keys is not None and key in pending.keys
+            if cloud is not None and version.changes is not None:
+                if tables_of_sent(version.predicate):
+                    continue  # only the cloud can evaluate whether it is shown
+                if has_columns and not self._local.is_replaced(name, key):
+                    versions[key] = version  # other columns may be those that the query names
+                    continue
             versions.pop(key, None)
-            if self._cache.matches(pending.query, write, is_named=is_named):
-                versions[key] = write
+            if self._cache.matches(pending.query, version, is_named=is_named):
+                versions[key] = version
 
     def _complete(
         self,
@@ -586,7 +616,7 @@ class ReadPath:
 
         def origin_of(version: Version) -> Origin:
             if not isinstance(version, HeldRow):
-                return Origin(None, "local", 0.0)
+                return Origin(None, "local", 0.0, is_recorded=version.changes is None)
             source: Literal["local", "remote"] = "remote" if version.key in remote else "local"
             return Origin(version.ver, source, self._cache.age_s(now_us, name, version))
 

@@ -16,11 +16,15 @@ _AnyVersion = TypeVar("_AnyVersion", bound=Version)
 
 
 class Origin(NamedTuple):
-    """Global version of a record in a result (None: pending), where it came from, and its age."""
+    """Global version of a record in a result (None: pending), where it came from, and its age.
+
+    ``is_recorded`` False: the history has no read of it, since pending changes may give another record.
+    """
 
     version: int | None
     source: Literal["local", "remote"]
     age_s: float
+    is_recorded: bool = True
 
 
 def complete_read(
@@ -50,7 +54,7 @@ def complete_read(
     for key in sorted(versions) if selection is None else versions:
         version = versions[key]
         data, origin = version.data, origin_of(version)
-        if selection is None or selection.columns is None:
+        if origin.is_recorded and (selection is None or selection.columns is None):
             row = {"op_id": op_id, "key": key, "version": origin.version, "value_hash": hash_of(version)}
             effects.append(Record("operations", row))
         if data is None:
@@ -58,5 +62,5 @@ def complete_read(
         is_whole = table is None or not table.removed
         record: Fields = data if is_whole else columns_of(version, table)
         result.records[key] = copy_record(record if selection is None else selection.columns_of(record))
-        result.versions[key], result.source[key], result.age_s[key] = origin
+        result.versions[key], result.source[key], result.age_s[key] = origin[:3]
     return [*effects, Complete(op_id, result)]

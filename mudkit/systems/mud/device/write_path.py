@@ -5,7 +5,8 @@ Rules (Mobius 4.2):
 =================  ==================================================================================
 write, delete      stage 1: stored as pending, durably. A blind one absorbs the newest write of its
                    record, if that is blind, too, and was never sent: both have the version of the
-                   later one. No committed_wio read may come between them
+                   later one. No committed_wio read may come between them. Changes of columns join the
+                   changes, or the record, before them
 head of a record   stage 2: sent as soon as nothing blocks it, with the writes of the record that wait
                    behind it: each names the one that it follows. A write made after a committed_wio
                    read waits for its answer: the read must not see it
@@ -31,7 +32,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.errors import MudkitError, TokenExpired
+from mudkit.errors import MudkitError, OperationCancelled, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
@@ -39,6 +40,7 @@ from mudkit.systems.mud.device.planning import UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.result import Conflict
+from mudkit.systems.mud.tables.changes import change_record, check_kinds, compose
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
@@ -126,8 +128,10 @@ class WritePath:
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
         name, key = operation.table, operation.key
-        data, predicate = operation.record, operation.predicate
+        data, predicate, changes = operation.record, operation.predicate, operation.changes
         table = self._local.tables.get(name)
+        if changes is not None and table is not None:
+            check_kinds(changes, table)
         if data is not None:
             data = check_record(data)
             if table is not None:
@@ -146,15 +150,17 @@ class WritePath:
             replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
             base=None if current is None or current.data is None else current, invoked_us=now_us,
             table=self._local.table_number_of(name), may_write=SentPredicate.of(operation.may_write),
+            changes=changes,
         )  # fmt: skip
         if operation.version is not None:
             write = replace(
                 write, after=None, replaces=operation.version, base=_base_at(operation.version, write.base)
             )
         write = self._set_due(now_us, write, operation, context)
-        written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
-        if before is not None and self._can_absorb(write, before):
-            return (written, *self._absorb(now_us, op_id, write, before))
+        joined = None if before is None else self._join(write, before)
+        if before is not None and joined is not None:
+            return (_written(op_id, joined), *self._absorb(now_us, op_id, joined, before))
+        written = _written(op_id, write)
         self._local.add_write(write)
         self._calls[seq] = [op_id]
         self._unsent.add(seq)
@@ -239,6 +245,18 @@ class WritePath:
                 self._new.add(seq)
         return self.advance(now_us)
 
+    def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
+        """Remove the write of a call if it was never sent, joined none, and is the newest of its record."""
+        seq = next((seq for seq, calls in self._calls.items() if calls == [op_id]), 0)
+        write = self._local.writes.get(seq) if seq in self._unsent else None
+        if write is None or next(self._local.writes_after(write), None) is not None:
+            return ()
+        ask = self._begun.pop(seq, None)
+        withdrawn = () if ask is None else self._connection.withdraw(now_us, ask)
+        self._delayed = [delayed for delayed in self._delayed if delayed[1] != seq]
+        error = cancelled_error(f"table {write.name!r}, key {write.key!r}")
+        return [*withdrawn, *self._fail(now_us, write, error, None)]
+
     def build_request(self, seq: int) -> WriteRequest:
         """Build the request of a pending write as of now."""
         writes = self._local.writes
@@ -251,6 +269,7 @@ class WritePath:
             incarnation=named.incarnation,
             follows=UNSET if follows is None else follows.number, absorbed=write.absorbed or UNSET,
             may_write=UNSET if write.may_write is None else write.may_write,
+            changes=UNSET if write.changes is None else write.changes,
         )  # fmt: skip
 
     def receive_outcome(
@@ -371,6 +390,29 @@ class WritePath:
             and not self._order.is_between(before, write)
         )
 
+    def _join(self, write: PendingWrite, before: PendingWrite) -> PendingWrite | None:
+        """Return the write in whose place one and the newest one of its record go; None: both go.
+
+        Changes are joined with changes, and with the whole record that they change. A record does not take
+        the place of changes: the store may refuse these.
+        """
+        if not self._can_absorb(write, before):
+            return None
+        if write.changes is None:
+            return write if before.changes is None else None
+        if write.reader != before.reader:
+            return None
+        if before.changes is not None:
+            composed = compose(before.changes, write.changes)
+            return None if composed is None else replace(write, changes=composed)
+        if before.data is None:
+            return None
+        try:
+            data = change_record(before.data, write.changes, "")
+        except MudkitError:
+            return None
+        return replace(write, data=data, changes=None, predicate=before.predicate)
+
     def _absorb(self, now_us: int, op_id: int, write: PendingWrite, before: PendingWrite) -> Sequence[Effect]:
         """Store a write in the place of the one that it absorbs, and send it as early as that one."""
         due_us = _earlier(write.due_us, before.due_us)
@@ -391,22 +433,35 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Store the version that the store has assigned, base the next write on it, and complete the call."""
         name, key = write.name, write.key
-        assert answer.lsn is not UNSET
-        assert answer.table is not UNSET
-        predicate = write.predicate
-        if write.data is None and (current := self._local.held_row(name, key)) is not None:
-            predicate = current.predicate  # who could not see the record does not see its deletion
-        row = HeldRow(key, ver, write.data, predicate, answer.lsn, answer.table, now_us)
+        row = self._build_row(now_us, write, answer, ver)
         self._hold(name, row, answer)
         self._store.crash_point("held, still pending")
         self._local.remove_write(write)
         self._conflicts.pop((name, key), None)
         following = self._local.oldest_write(name, key)
         if following is not None and following.after == write.seq:
-            base = None if write.data is None else row
+            base = None if row.data is None else row
             # Its version is one of this table, not of a later one of the name.
-            self._local.change_write(following, after=None, replaces=ver, base=base, table=answer.table)
-        return self._complete_call(write, ver)
+            self._local.change_write(following, after=None, replaces=ver, base=base, table=row.table)
+        data = None if write.changes is None else row.data
+        return self._complete_call(write, ver, data=data)
+
+    def _build_row(self, now_us: int, write: PendingWrite, answer: WriteOutcome, ver: int) -> HeldRow:
+        """Build the version that the store has assigned to a write.
+
+        Without a row in the answer, the store has changed the version that the write is based on.
+        """
+        assert answer.lsn is not UNSET
+        assert answer.table is not UNSET
+        data, predicate = write.data, write.predicate
+        if isinstance(answer.row, Row):
+            data, predicate = answer.row.data, answer.row.predicate
+        elif write.changes is not None and write.base is not None:
+            data = change_record(write.base.data, write.changes, "")
+            predicate = write.base.predicate
+        elif data is None and (current := self._local.held_row(write.name, write.key)) is not None:
+            predicate = current.predicate  # who could not see the record does not see its deletion
+        return HeldRow(write.key, ver, data, predicate, answer.lsn, answer.table, now_us)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
         """Keep a write until there is a valid token; there may be one by now.
@@ -493,17 +548,39 @@ class WritePath:
         return effects
 
     def _complete_call(
-        self, write: PendingWrite, version: int | None, error: MudkitError | None = None
+        self,
+        write: PendingWrite,
+        version: int | None,
+        error: MudkitError | None = None,
+        data: Fields | None = None,
     ) -> Sequence[Effect]:
-        """Complete the calls of a write and of those that it has absorbed; no caller outlives its start."""
+        """Complete the calls of a write and of those that it has absorbed; no caller outlives its start.
+
+        ``data`` is the record after changes, None: the value of the write was known before.
+        """
         self._unsent.discard(write.seq)
         effects: list[Effect] = []
+        result: Fields = {"version": version}
+        if data is not None:
+            result = {"version": version, "value_hash": value_hash(data)}
         for op_id in self._calls.pop(write.seq, ()):
             effects += (
-                Record("operations", {"op_id": op_id, "version": version}),
+                Record("operations", {"op_id": op_id, **result}),
                 Complete(op_id, version, error),
             )
         return effects
+
+
+def cancelled_error(where: str) -> OperationCancelled:
+    """Build the error of an operation that the application has cancelled."""
+    return OperationCancelled("The application has cancelled this operation.", where=where)
+
+
+def _written(op_id: int, write: PendingWrite) -> Record:
+    """Build the record of a call; the value of changes is known only with their outcome."""
+    if write.changes is not None:
+        return Record("operations", {"op_id": op_id})
+    return Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, write.data)})
 
 
 def _base_at(version: int, base: HeldRow | None) -> HeldRow | None:

@@ -78,6 +78,7 @@ from mudkit.systems.mud.messages import (
     encode_error,
 )
 from mudkit.systems.mud.servers.replica import answer_read
+from mudkit.systems.mud.tables.changes import Changes, change_record, check_kinds
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, visible_row
@@ -333,6 +334,12 @@ class BackEnd:
         is_shown = row is not None and is_visible(
             row, reader, auth, table, JoinedTables(self._copy, reader, auth)
         )
+        changes = write.changes
+        if changes is not UNSET:
+            try:
+                write, predicate = _apply_changes(write, changes, row if is_shown else None, row, table)
+            except MudkitError as error:
+                return WriteResult(error=encode_error(error))
         try:
             check_may_write(self._copy, table, row, write.data, write.key, write.claims)
             refusal = None
@@ -362,7 +369,12 @@ class BackEnd:
         self._store.crash_point("decided, not in the log")
         self._store.put(f"row\n{table.name}\n{new.key}", new)
         self._append_to_log(RowEntry(lsn, table.name, new))
-        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number)
+        # The device has the same record if it knows the version that was changed, with the columns of now.
+        is_base_known = row is not None and row.data is not None and write.replaces == version
+        has_columns = row is not None and row.lsn >= table.lsn
+        is_known_there = changes is UNSET or (is_base_known and has_columns)
+        merged = UNSET if is_known_there else visible_row(new, table)
+        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged)
 
     def _check_predicate(
         self, table: Table, sent: SentPredicate | None, claims: Claims | None
@@ -547,6 +559,30 @@ def _base_on_followed(
         return replace(write, replaces=None)
     assert isinstance(followed.table, int)
     return replace(write, replaces=followed.ver, table=followed.table)
+
+
+def _apply_changes(
+    write: RoutedWrite, changes: Changes, shown: Row | None, row: Row | None, table: Table
+) -> tuple[RoutedWrite, SentPredicate | None]:
+    """Return a write with the whole record after its changes, and the writer predicate, which stays.
+
+    Only a record that is ``shown`` to the writer can be changed. Raise MudkitError if there is none, or the
+    changes do not fit it.
+    """
+    where = f"table {table.name!r}, key {write.key!r}"
+    check_kinds(changes, table)
+    is_here = shown is not None and shown.data is not None
+    if changes.create and not is_here and row is not None and row.data is not None:
+        raise TableProblem(
+            "There is a record of this key that you may not see.",
+            where=where,
+            found="a hidden record",
+            expected="a record that is shown to you, or none",
+            remedy="use another key: what you may not see, you cannot change",
+        )
+    data = change_record(table.visible_columns(shown) if shown and is_here else None, changes, where)
+    table.check_columns(data)
+    return replace(write, data=data), shown.predicate if shown and is_here else None
 
 
 def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
