@@ -70,7 +70,7 @@ class _Journal:
             for name in _DEVICES
         }
         self._addresses = {f"{name}/{PORT}" for name in _DEVICES}
-        """Of the services of the devices."""
+        """Addresses of the services of the devices."""
         self._clients["tablet"].create("journal", acl="user").result()
         self._write("tablet", _INITIAL).result()
         for name in _DEVICES:
