@@ -293,10 +293,10 @@ def test_bounds_equal_linear_comparison(steps: list[Any], queries: list[Any], si
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds_module, "BLOCK_SIZE", size)
         patch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", size // 4)
-        compare_bounds(steps, queries, sides)
+        assert_bounds_are_equal(steps, queries, sides)
 
 
-def compare_bounds(steps: list[Any], queries: list[Any], sides: Any) -> None:
+def assert_bounds_are_equal(steps: list[Any], queries: list[Any], sides: Any) -> None:
     places = Places()
     places.reserve(200)
     tree = Bounds(tuple(Side(*side) for side in sides), places)

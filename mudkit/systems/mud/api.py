@@ -379,10 +379,7 @@ class Client(OnHost):
         ParameterError
             The columns are not usable, or no column is given.
         """
-        changes = merge_of(columns, create=create)
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
-        )
+        return self._submit_changes(table, key, merge_of(columns, create=create), utility, data, callback)
 
     def increment(
         self,
@@ -410,10 +407,7 @@ class Client(OnHost):
         create, utility, data, callback : optional
             As in :meth:`update`.
         """
-        changes = add_of(column, by, create=create)
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
-        )
+        return self._submit_changes(table, key, add_of(column, by, create=create), utility, data, callback)
 
     def union(
         self,
@@ -439,9 +433,8 @@ class Client(OnHost):
         create, utility, data, callback : optional
             As in :meth:`update`.
         """
-        changes = union_of(column, items, create=create)
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        return self._submit_changes(
+            table, key, union_of(column, items, create=create), utility, data, callback
         )
 
     def remove(
@@ -460,9 +453,8 @@ class Client(OnHost):
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        changes = remove_of(column, items, create=create)
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        return self._submit_changes(
+            table, key, remove_of(column, items, create=create), utility, data, callback
         )
 
     def read(
@@ -762,6 +754,15 @@ class Client(OnHost):
             can evaluate it.
         """
         return self.installed.call(ListHeld(table, check_record(data or {}, ())))
+
+    def _submit_changes(
+        self, table: str, key: str, changes: Changes, utility: Utility | None, data: Fields | None,
+        callback: Callable[[Operation], None] | None,
+    ) -> Operation:  # fmt: skip
+        """Call changes of a record on the machine."""
+        return self._submit_write(
+            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        )
 
     def _submit_write(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,

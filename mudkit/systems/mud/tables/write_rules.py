@@ -108,16 +108,22 @@ def check_rule(sent: SentPredicate, table: Table, tables: Mapping[str, Table], c
 def check_may_write(
     replica: TableReplica, table: Table, row: Row | None, new: Fields | None, key: str, claims: Claims | None
 ) -> None:
-    """Raise AccessDenied unless the rules of a table and of its record admit a write, or a delete."""
-    rules = [table.write_rule, None if row is None or row.data is None else row.may_write]
+    """Raise AccessDenied unless the rules of a table and of its record admit a write, or a delete.
+
+    The error shows the rule of the table; that of the record may be hidden, as the record is.
+    """
+    rules = [(table.write_rule, "the rule of this table")]
+    if row is not None and row.data is not None:
+        rules.append((row.may_write, "the rule of this record"))
     auth = {} if claims is None else claims.auth
-    for sent in rules:
+    for sent, name in rules:
         if isinstance(sent, SentPredicate) and not _admits(sent, replica, table, row, new, key, auth):
             raise AccessDenied(
                 "You may not write this record.",
                 where=f"table {table.name!r}, key {key!r}",
                 found=claims_text(claims),
-                expected=f"a write that its rule admits: {sent.text[:200]}",
+                expected=f"a write that {name} admits"
+                + (f": {sent.text[:200]}" if sent is table.write_rule else ""),
             )
 
 

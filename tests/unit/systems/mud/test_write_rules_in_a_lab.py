@@ -75,6 +75,18 @@ def test_rule_of_a_record_is_changed_by_those_whom_it_admits(place, people):
     ann.write("u", "k", {"n": 7}).result()  # a deleted record has no rule
 
 
+def test_refusal_does_not_show_the_rule_of_a_record(place, people):
+    """Keep secret what a writer hides (guarantees of the package); a table's own rule is no secret."""
+    ann, _, eve = people
+    ann.create("u", acl="user").result()
+    ann.write("u", "k", {"n": 1}, predicate="auth.user = 'ann'", may_write="auth.user = 'zoe'").result()
+    for client in (ann, eve):
+        with pytest.raises(AccessDenied) as refused:
+            client.write("u", "k", {"n": 2}).result()
+        assert "zoe" not in str(refused.value)
+        assert "the rule of this record" in str(refused.value)
+
+
 def test_both_rules_must_admit_a_write(place, people):
     ann, bob, _ = people
     ann.write("t", "k", {"owner": "ann"}, may_write="auth.user = 'bob'").result()

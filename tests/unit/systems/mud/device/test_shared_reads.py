@@ -67,7 +67,9 @@ def test_other_read_does_not_follow(reads, fields):
     assert not reads.follow("news", ask("news", **fields))
 
 
-@pytest.mark.parametrize("text", ["auth.app = owner", "lookup('u', key, 'n') = 1"])
+@pytest.mark.parametrize(
+    "text", ["auth.app = owner", "lookup('u', key, 'n') = 1", "LookUp('u', key, 'n') = 1"]
+)
 def test_read_that_depends_on_the_app_is_not_shared(text):
     reads, predicate = SharedReads({"mail": MAIL, "news": NEWS}), {"text": text, "constants": []}
     reads.lead("mail", ask(predicate=predicate))
