@@ -489,16 +489,13 @@ class WritePath:
         if count == _MANY_CONFLICTS:
             detail = f"{count} writes of the record {key!r} of the table {name!r} in a row were in conflict"
             warned = (Record("incidents", {"incident": "conflicts in a row", "detail": detail}),)
-        expected, shown = "no record", "no visible record"
         summary = "The record is not the one that this write was to replace."
-        if row is not None:
-            shown = f"version {row.ver}"
-        elif not write.replaces:
+        shown = "no visible record" if row is None else f"version {row.ver}"
+        if row is None and write.replaces == 0:  # there is one
             summary, shown = "There is a record of this key that you may not see.", "a hidden record"
-        if write.replaces:
-            expected = f"version {write.replaces}"
         return *warned, *self._fail(now_us, write, Conflict(
-            summary, where=f"table {name!r}, key {key!r}", found=shown, expected=expected,
+            summary, where=f"table {name!r}, key {key!r}", found=shown,
+            expected=f"version {write.replaces}" if write.replaces else "no record",
             store=_fields_of(row), local=_fields_of(write), base=_fields_of(write.base),
             remedy=_remedy(row, count),
         ), row)  # fmt: skip

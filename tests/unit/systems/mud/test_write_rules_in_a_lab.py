@@ -197,6 +197,19 @@ def test_conflict_with_a_hidden_record_says_that_no_merge_helps(place):
     assert caught.value.store is None
 
 
+def test_conflict_of_a_write_whose_base_the_log_has_lost_speaks_of_no_hidden_record(place):
+    ann = place.client("ann")
+    ann.create("t").result()
+    place.lab.faults.cut("ann", minutes=5)
+    late = ann.write("t", "k", {"n": 1}, "conditional")
+    local = ann.installed.machine.local
+    (write,) = local.writes
+    local.change_write(write, replaces=None)  # as after a restore of the back end
+    with pytest.raises(mud.Conflict, match="not the one that this write was to replace") as caught:
+        late.result()
+    assert "may not see" not in str(caught.value)
+
+
 def test_loop_of_conflicts_is_an_incident_and_says_wait(place):
     """A merge that writes what it read before is in conflict for ever; ten in a row are an incident."""
     ann, bob = place.client("ann"), place.client("bob")
