@@ -643,8 +643,9 @@ class Processor:
         if read.selection.limit is not None:
             by_key = {row.key: row for row in existing}
             window = _window_of(read.selection, by_key, table)
+            present = recalled & by_key.keys()
             known_keys = {
-                key: key in recalled and since_lsn is not None and key in by_key and by_key[key].lsn <= since_lsn
+                key: since_lsn is not None and key in present and by_key[key].lsn <= since_lsn
                 for key in delivered
                 if table.partition_of(key) in message.partitions
             }
