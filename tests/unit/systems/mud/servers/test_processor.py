@@ -228,7 +228,7 @@ def test_reregistered_read_is_sent_later_removals(populated):
 
 
 def test_record_that_was_sent_and_never_came_is_sent_again_to_a_window(harness):
-    """What pulled an old record in may be lost with the session in which it was sent."""
+    """The change that pulled an old record in may be lost with its session."""
     window = {"selection": {"columns": ["n"], "order": "n", "limit": 1}}
     harness.commit("a", 1, {"n": 1})
     harness.commit("h", 1, {"n": 2})
