@@ -691,7 +691,7 @@ def test_parameters_of_the_command_replace_those_of_the_preset(options, expected
     ("function", "options"), [("run_report", []), ("against.run_both", ["--against", "box_km=5"])]
 )
 def test_unchanged_report_is_run_again_with_force(function, options, monkeypatch):
-    """So is one that is compared; the pages go to the folder of --out."""
+    """A report that is compared is run again, too; the pages go to the folder of --out."""
     called = []
     monkeypatch.setattr(f"mudkit.report.{function}", lambda *_, **given: called.append(given) or sys.exit(7))
     for more in ([], ["--force"]):
