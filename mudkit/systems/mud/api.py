@@ -145,7 +145,7 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
-        cloud.serve(device)
+        cloud.serve(device, app)
         self.device = device
         self._app = app
         self._authority = cloud.authority
