@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mud_place import Place
 
-from mudkit.systems.mud import WritePolicy
+from mudkit import Lab
+from mudkit.systems.mud import Client, Cloud, WritePolicy
 from mudkit.systems.mud.messages import AppsBatch
 
+GUIDE = Path(__file__).parents[4] / "docs/guides/mud.md"
 APPS = ("mail", "news", "chat")
 BUDGET = 6
 
@@ -181,3 +185,45 @@ def test_delayed_writes_of_other_apps_leave_with_one_whose_delay_is_over():
     place.lab.run(seconds=30)
     assert {operation.status for operation in operations} == {"ok"}
     assert place.lab.bill().query("device == 'phone' and direction == 'up'")["messages"].sum() == before + 1
+
+
+def measure_outage(phones, writes):
+    """Return the messages up and J of three apps, on one phone or three, that write in an outage of an hour."""
+    lab = Lab(seed=1)
+    cloud = Cloud(lab)
+    devices = [lab.device(f"phone {number}") for number in range(phones)]
+    clients = [
+        Client(devices[number % phones], cloud, app=app, token=lab.token("ann", app, hours=24))
+        for number, app in enumerate(APPS)
+    ]
+    for app, client in zip(APPS, clients, strict=True):
+        client.create(app).result()
+    lab.run(minutes=1)
+    for device in devices:
+        lab.faults.cut(device.name)
+
+    def total():
+        bill = lab.bill()
+        bill = bill[bill["device"].isin([device.name for device in devices])]
+        return bill.loc[bill["direction"] == "up", "messages"].sum(), bill["radio_mj"].sum()
+
+    messages, mj = total()
+    for number in range(writes):
+        for app, client in zip(APPS, clients, strict=True):
+            client.write(app, f"k{number}", {"text": "x" * 100})
+        lab.run(seconds=3600 / writes)
+    for device in devices:
+        lab.faults.mend(device.name)
+    lab.run(minutes=5)
+    assert not any(client.pending().result() for client in clients)
+    after = total()
+    return int(after[0] - messages), (after[1] - mj) / 1000
+
+
+@pytest.mark.parametrize("writes", [5, 20, 200])
+def test_guide_has_what_writes_of_three_apps_cost_after_an_outage(writes):
+    cells = [
+        f"{messages:,} | {joules:.1f}" for messages, joules in (measure_outage(n, writes) for n in (1, 3))
+    ]
+    row = f"| {writes} | {' | '.join(cells)} |"
+    assert row in GUIDE.read_text(encoding="utf-8")
