@@ -263,6 +263,7 @@ class Process:
         "_stream",
         "_world",
         "address",
+        "client",
         "handled",
         "host",
         "machine",
@@ -293,6 +294,9 @@ class Process:
         self.watch = watch
         self.store = store
         self.address = f"{host.address}/{name}" if name else host.address
+        is_first = not any(other.system == system for other in host.processes)
+        self.client = host.name if is_first else f"{host.name}/{name}"
+        """Name in histories: the host's for the first machine of a system there; else with its own name."""
         self.machine: Machine | None = None
         self.handled = 0
         """Events so far, including those before a kill."""
