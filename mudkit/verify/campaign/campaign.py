@@ -232,8 +232,10 @@ class Campaign:
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
             if incident == "killed" and host.name in self.clients:
-                self._drop_rolled_back_answers(host)
-                for process in host.processes:
+                # The other programs of the device may end while this one handles an event.
+                process, *_ = host.processes
+                if detail == process.name:
+                    self._drop_rolled_back_answers(host)
                     for _, write in process.store.items("write "):
                         if write["type"] == "blind" and write["data"] is not None and write["name"] == MAIN:
                             self.must_commit[write["data"]["v"]] = host.name

@@ -531,14 +531,13 @@ class Processor:
             effects: list[Effect] = []
             if known is None or known.request < message.request:
                 sent: set[str] = set() if known is None else known.sent_keys()
-                delivered, unknown = self._recall_delivered(table, message, sent)
+                recalled, unknown = self._recall_delivered(table, message, sent)
                 if unknown:
                     return (self._build_ack(message, message.data_seq, unknown=unknown),)
                 self._end_read(read_key)
-                delivered |= sent  # some of these may arrive only after this registration
                 if known is not None:
                     self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, read_key, table, message, delivered)
+                effects += self._begin_read(now_us, read_key, table, message, recalled, sent)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
@@ -598,17 +597,25 @@ class Processor:
         ]
 
     def _begin_read(
-        self, now_us: int, read_key: ReadKey, table: Table, message: Registration, delivered: set[str]
+        self,
+        now_us: int,
+        read_key: ReadKey,
+        table: Table,
+        message: Registration,
+        recalled: set[str],
+        sent: set[str],
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        ``delivered`` are the keys of the records that it was sent. Raise MudkitError if the predicate fails;
-        then nothing is stored.
+        ``recalled`` are the keys of the records that its device has, and ``sent`` those of the records that
+        this generation has sent it, which may arrive only after this registration, or never. Raise
+        MudkitError if the predicate fails; then nothing is stored.
         """
+        delivered = recalled | sent
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
-        sent = message.data_seq, message.reader
-        data_seq, data = max(sent, self._early_data.pop(read_key, sent), key=itemgetter(0))
+        named = message.data_seq, message.reader
+        data_seq, data = max(named, self._early_data.pop(read_key, named), key=itemgetter(0))
         existing = self._select(table, message.partitions, predicate, data, auth)
         aggregates, state = None, []
         if message.aggregate is not UNSET:
@@ -636,8 +643,9 @@ class Processor:
         if read.selection.limit is not None:
             by_key = {row.key: row for row in existing}
             window = _window_of(read.selection, by_key, table)
+            present = recalled & by_key.keys()
             known_keys = {
-                key: since_lsn is not None and key in by_key and by_key[key].lsn <= since_lsn
+                key: since_lsn is not None and key in present and by_key[key].lsn <= since_lsn
                 for key in delivered
                 if table.partition_of(key) in message.partitions
             }
