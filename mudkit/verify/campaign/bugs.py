@@ -61,6 +61,7 @@ from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
+from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
@@ -138,7 +139,7 @@ _register, _replace_reader_data, _match = (
     Matching.match,
 )
 _build_request = WritePath.build_request
-_check_may_write = backend.check_may_write
+_check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = ContinuousReads._begin_live
