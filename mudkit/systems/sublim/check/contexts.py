@@ -170,7 +170,7 @@ class Contexts:
 
         Manual variables are those of ``states``. What conditions read and ``names`` lacks is as in ``base``;
         the rest of a message is plausible. With a ``base``, contents are tried with other lengths, too, and
-        without the fields that rules set and no condition reads. ``is_whole`` gets False if some were left out.
+        without fields that rules set and no condition reads. ``is_whole`` gets False if some were left out.
         """
         values = {
             name: self._values_to_try(name)
