@@ -538,6 +538,11 @@ class _ObservedMachine:
         self._writes: dict[str, ItemId] = {}
         """Write of each request of this life that has no answer."""
 
+    @property
+    def observed(self) -> Any:
+        """The machine itself."""
+        return self._machine
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._machine.handle(now_us, event)
