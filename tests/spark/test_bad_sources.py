@@ -209,7 +209,7 @@ def count_rows(table):
 
 
 def test_many_small_files(spark, tmp_path, scaled):
-    """66: a hundred thousand small files, of which a task has many."""
+    """A hundred thousand small files, of which a task has many, are read."""
     count = scaled(100_000, 600)
     for number in range(count):
         file = tmp_path / "cabs" / f"{number % 100}" / f"{number}.csv"

@@ -377,7 +377,7 @@ def test_source_on_private_file_systems_is_refused_in_words(apart, private, sour
 def test_store_between_private_file_systems_has_the_same_rows_as_local_mode(
     apart, source, tmp_path, tmp_path_factory
 ):
-    """66: workers with private file systems, and a store between them that refuses to rename."""
+    """Workers with private file systems, and a store between them that refuses to rename."""
     program = create_bare_python(tmp_path_factory.mktemp("bare"), "universal_pathlib", "requests")
     local = run_python(
         PRIVATE,

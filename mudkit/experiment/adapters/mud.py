@@ -36,7 +36,7 @@ class Mud(System):
 
     label: ClassVar = "MUD"
     unsupported: ClassVar = {
-        "news with ranks": "A continuous read has no ranks and no limit: all that is wanted comes.",
+        "news with ranks": "A window has the best items of the table, read or not: all that is wanted comes.",
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
 

@@ -62,7 +62,7 @@ class ContinuousRead(int):
 
     @check_arguments(types=False)
     def __new__(cls, handle: int, client: Client) -> ContinuousRead:
-        """Make the read of a handle."""
+        """Return the read of a handle."""
         read = super().__new__(cls, handle)
         read.client = client
         return read

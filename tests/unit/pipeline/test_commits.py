@@ -186,7 +186,7 @@ def test_parts_with_changed_files_are_not_finished(tmp_path):
 @pytest.mark.parametrize("where", ["body", "_put", "_clean"])
 @pytest.mark.parametrize("before", [False, True])
 def test_kill_leaves_parts_and_the_old_output_until_the_manifest(tmp_path, where, before):
-    """66: readers never see half an output; the next run completes it."""
+    """Readers never see half an output; the next run completes it."""
     out = tmp_path / "out"
     if before:
         run(out, lambda job: fill(job, "o"), {"job": 0})
@@ -297,7 +297,7 @@ def test_files_that_a_replaced_job_wrote_late_are_removed(tmp_path):
 
 
 def test_two_runs_of_the_same_job_both_succeed(tmp_path):
-    """66: same identity: both succeed, or one finds the output complete and reports it."""
+    """Same identity: both succeed, or one finds the output complete and reports it."""
     out, inner = tmp_path / "out", []
 
     def body(job):
@@ -327,7 +327,7 @@ def test_run_that_lost_its_files_to_the_same_job_reports_the_output(tmp_path):
 
 @pytest.mark.parametrize("is_first_done", [False, True])
 def test_job_that_starts_later_wins(tmp_path, is_first_done):
-    """66: another identity: the later start wins, the earlier one ends with an OutputProblem."""
+    """Another identity: the later start wins, the earlier one ends with an OutputProblem."""
     out = tmp_path / "out"
 
     def later(job):
@@ -351,7 +351,7 @@ def test_job_that_starts_later_wins(tmp_path, is_first_done):
 
 
 def test_files_that_this_machine_does_not_see_are_no_success(tmp_path):
-    """66: the driver checks that it sees each file with its bytes."""
+    """The driver checks that it sees each file with its bytes."""
 
     def body(job):
         part = write_part(job, "a")
@@ -387,7 +387,7 @@ def test_read_only_folder_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["memory", "webhdfs", "s3"])
 def test_store_that_is_no_posix_folder_takes_an_output(kind, webhdfs, request):
-    """66: no rename, lock or hard link; a stopped job is completed, and a replaced output removed."""
+    """No rename, lock or hard link; a stopped job is completed, and a replaced output removed."""
     root = {"memory": "memory:/", "webhdfs": webhdfs.address}.get(kind) or request.getfixturevalue(
         "s3_bucket"
     )

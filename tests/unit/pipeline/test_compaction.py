@@ -108,7 +108,7 @@ def test_all_rows_are_there_in_order_for_any_sizes(
 
 
 def test_date_with_half_of_all_rows_is_several_files(job, monkeypatch):
-    """66: a date with half of all rows; files of about the same size."""
+    """A date with half of all rows; files of about the same size."""
     monkeypatch.setattr(compaction, "FILE_BYTES", 20_000)
     monkeypatch.setattr(compaction, "GROUP_ROWS", 500)
     rng = np.random.default_rng(5)

@@ -49,7 +49,7 @@ def test_parsed_rows_are_grouped_by_the_bucket_of_their_device(work, source):
 
 
 def test_file_that_grows_while_it_is_read_is_named(work, source, monkeypatch):
-    """66: a growing file is noticed."""
+    """A growing file is noticed."""
     seen = SourceFile.of(source)
     batches = inputs.parsed_batches
 

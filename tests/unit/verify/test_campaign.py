@@ -160,3 +160,16 @@ def test_rogue_hears_no_late_welcome_of_another_machine_at_its_address():
         welcome = {"kind": "welcome", "session": "s", "incarnation": incarnation, "seq": 1}
         rogue.handle(0, Received("server", welcome))
         assert rogue.heard == (["welcome"] if incarnation == "rog02" else [])
+
+
+def test_write_must_be_committed_after_a_kill_of_its_own_program_only():
+    """A write that another absorbs later stays out, where another program of the device ends before."""
+    campaign = Campaign(1)
+    name, client = next(iter(campaign.clients.items()))
+    host = campaign.lab.world.hosts[name]
+    client.write("t", "a", {"v": "stored"})
+    own, *others = host.processes
+    campaign.lab.world.on_incident(host, "killed", others[0].name)
+    assert campaign.must_commit == {}
+    campaign.lab.world.on_incident(host, "killed", own.name)
+    assert campaign.must_commit == {"stored": name}

@@ -227,6 +227,18 @@ def test_reregistered_read_is_sent_later_removals(populated):
     assert reregister(5, {}, partitions=[0]) == []
 
 
+def test_record_that_was_sent_and_never_came_is_sent_again_to_a_window(harness):
+    """The change that pulled an old record in may be lost with its session."""
+    window = {"selection": {"columns": ["n"], "order": "n", "limit": 1}}
+    harness.commit("a", 1, {"n": 1})
+    harness.commit("h", 1, {"n": 2})
+    harness.register(**window, sync_us=0)
+    received = harness.lsn
+    assert harness.commit("a", 2, {"n": 3}) == [(1, "remove", "a", 2)]
+    again = harness.register(**window, held=["a"], since={"me": received})
+    assert list_notices(again) == [(1, "upsert", "h", 1), (1, "remove", "a", 2), (1, "synced")]
+
+
 def test_delivered_record_is_removed_when_deleted_later(populated):
     assert list_notices(populated.register(since={"me": 5}, held=["a", "h"])) == [(1, "synced")]
     assert populated.commit("a", 2) == [(1, "remove", "a", 2)]
