@@ -31,14 +31,16 @@ from mudkit.systems.mud.device.cache import CachedAnswer
 from mudkit.systems.mud.device.connection import (
     RETRY,
     Connection,
-    ContinuousRead,
     PendingAsk,
     Writing,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.read_states import StartedRead
+from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
@@ -134,7 +136,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 _fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
 _scope = backend._results_key
 _register, _replace_reader_data, _match = (
-    ContinuousReads._request_registration,
+    Registrations.request,
     Processor._replace_reader_data,
     Matching.match,
 )
@@ -142,7 +144,7 @@ _build_request = WritePath.build_request
 _check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
-_begin_live = ContinuousReads._begin_live
+_begin_live = Registrations.begin_live
 _write_at_store = BackEnd._write
 _send_tell = Processor._send_tell
 
@@ -176,13 +178,13 @@ def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any
     return (item.body,)
 
 
-def _emit_at_once(self: ContinuousReads, read: ContinuousRead, notice: Any) -> Sequence[Effect]:
+def _emit_at_once(self: ReadNotices, read: StartedRead, notice: Any) -> Sequence[Effect]:
     """Emit a notification although its listener may have no callback."""
-    return notice.notify(), self._notices.add(notice)
+    return self.pass_on(read, notice)
 
 
-def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
-    return () if read.stored.handle in self._registrations else _register(self, now_us, read)
+def _register_once(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
+    return () if read.stored.handle in self._requests else _register(self, now_us, read)
 
 
 def _notify_everyone(
@@ -215,7 +217,7 @@ def _greet_for_each(self: Greeting, now_us: int, app: str, attachment: Attach) -
 
 
 def _register_all(self: ContinuousReads, now_us: int, state: SessionState) -> Sequence[Effect]:
-    self._session = None
+    self._registrations.session = None
     return _receive_session(self, now_us, state)
 
 
@@ -246,7 +248,7 @@ def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> 
     return _fail(self, 0, write, error, None)
 
 
-def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
     """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
@@ -352,7 +354,7 @@ BUGS: Final = (
     Bug(
         "a new session without repeated registrations",
         "continuous reads end silently when a notification server has lost them",
-        ((ContinuousReads, "_request_registration", _register_once),),
+        ((Registrations, "request", _register_once),),
         in_histories=False,
     ),
     Bug(
@@ -413,7 +415,7 @@ BUGS: Final = (
     Bug(
         "changes that do not wait for an application",
         "an application that was started again misses changes of its continuous reads",
-        ((ContinuousReads, "_emit", _emit_at_once),),
+        ((ReadNotices, "emit", _emit_at_once),),
         in_histories=False,
         seed=17,
     ),
@@ -585,7 +587,7 @@ BUGS: Final = (
     Bug(
         "a first state that is told too early",
         "an application draws its first screen without records that exist",
-        ((ContinuousReads, "_begin_live", _notify_synced_early),),
+        ((Registrations, "begin_live", _notify_synced_early),),
         in_histories=False,
         seed=16,
     ),

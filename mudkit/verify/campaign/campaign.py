@@ -379,7 +379,14 @@ class Campaign:
 
         def recorder(name: str) -> Any:
             values = self.probe[f"continuous read of {name}"]
-            return lambda change: values.append(change if isinstance(change, dict) else change.record["v"])
+
+            def record(change: Any) -> None:
+                if isinstance(change, dict):
+                    values.append(change)
+                elif not change.is_pending:
+                    values.append(change.record["v"])
+
+            return record
 
         for name, client in able.items():
             client.read(MAIN, f"key = '{PROBE}'", "continuous", callback=recorder(name))

@@ -548,6 +548,11 @@ class _ObservedMachine:
         self._over_link: list[Any] = []
         """Messages with writes that a service has sent since then, in the same moment."""
 
+    @property
+    def observed(self) -> Any:
+        """The machine itself."""
+        return self._machine
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._machine.handle(now_us, event)
