@@ -10,7 +10,7 @@ Roles (section 2):
 
 ===================  =================================================================================
 client               an app on a device (:mod:`.device.client`): local store, reads, writes, cache
-service              of a device (:mod:`.device.service`): the link, session and heartbeat of all its apps
+service              of a device (:mod:`.device.service`): link, session, heartbeat and budget of all its apps
 gateway              verifies tokens, finds the partitions of a request, returns the answers
 processor            for some partitions: routes reads and writes, matches changes with continuous reads
 back end             the master: commits every write as an entry of one log
@@ -20,12 +20,13 @@ policy generator     ships policies to clients
 ===================  =================================================================================
 
 Messages (:mod:`.messages`). A request goes as ``Ask`` from client over the service of its device to a
-gateway, which asks the back end for the table (``Describe``). A read or write goes from there through the
-processor of its partition (``PartitionRead``, ``RoutedWrite``) to a replica or the back end, a
-``Registration`` to the processors, and an ``Administer`` to the back end; the answer returns to the gateway
-and the client. The back end sends its log to followers (``Log``, ``LogAck``). A change for a reader goes as
-``Tell`` on a numbered stream from processor to notification server, and on another one to the device, whose
-address is known from the ``Hello`` of its service.
+gateway (those of several apps in an ``AppsBatch``), which asks the back end for the table (``Describe``).
+A read or write goes from there through the processor of its partition (``PartitionRead``,
+``RoutedWrite``) to a replica or the back end, a ``Registration`` to the processors, and an ``Administer``
+to the back end; the answer returns to the gateway and the client. The back end sends its log to followers
+(``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream from processor to
+notification server, and on another one to the device, whose address is known from the ``Hello`` of its
+service.
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of

@@ -65,7 +65,8 @@ class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
     It is attached to the service of the device, which the clients of all its apps share: one connection,
-    session and heartbeat. What one app stores, another one does not see.
+    session and heartbeat, one message for writes that leave together, and one budget of the local store. What
+    one app stores, another one does not see.
 
     Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
     anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
@@ -78,7 +79,8 @@ class Client(OnHost):
     token : str, optional
         A token from ``lab.token(…)``; without one only public tables are open.
     max_rows : int
-        Maximum number of committed records on the device.
+        Maximum number of committed records on the device. The apps of a device share its store, whose budget
+        is the largest of theirs; an app that holds more than its share of it evicts its own records first.
     read_policy, write_policy : optional
         Which reads are answered locally, and when writes are sent; by default the utility of each decides.
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
@@ -145,7 +147,7 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
-        cloud.serve(device)
+        cloud.serve(device, app)
         self.device = device
         self._app = app
         self._authority = cloud.authority

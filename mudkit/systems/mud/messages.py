@@ -462,6 +462,12 @@ class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
+class AppsBatch(Struct, frozen=True, tag_field="kind", tag="asks of apps"):
+    """Service of a device to gateway: requests of its apps at once, each part as an app's own message."""
+
+    parts: list[Ask | AskBatch]
+
+
 # -- gateways to processors, replicas and back end
 
 
@@ -1046,7 +1052,7 @@ CLIENT_FROM_GATEWAY: Final = Accepts[
 CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
-GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch](Ask, AskBatch)
+GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
 GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
     Described, Administered, WriteOutcome, Part, LogRestarted
 )

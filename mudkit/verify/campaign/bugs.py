@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
-from mudkit.events import CancelTimer, Effect, SetTimer
+from mudkit.events import CancelTimer, Effect, Send, SetTimer
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import write_path
 from mudkit.systems.mud.device.attachment import Attach, SessionState
@@ -39,9 +39,13 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
+from mudkit.systems.mud.device.store_budget import StoreBudget
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
+    Ask,
+    AskBatch,
     Notification,
     ReaderDataUpdate,
     RoutedWrite,
@@ -276,6 +280,11 @@ def _send_one_by_one(
     build: Callable[[PendingAsk], WriteRequest],
 ) -> Sequence[Effect]:
     return [effect for ask in asks for effect in _send_writes(self, now_us, [ask], build)]
+
+
+def _send_all_at_once(self: DeviceService, app: str, messages: Sequence[Ask | AskBatch]) -> Sequence[Effect]:
+    """Send the writes of an app without those of the others."""
+    return [Send(self._current_gateway(), message) for message in messages]
 
 
 BUGS: Final = (
@@ -517,6 +526,20 @@ BUGS: Final = (
         "writes that have waited for a network leave one by one",
         ((Connection, "send_writes", _send_one_by_one),),
         in_histories=False,
+    ),
+    Bug(
+        "a message for each app",
+        "writes of several apps that have waited for a network leave one after another",
+        ((DeviceService, "_send_all", _send_all_at_once),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a budget for each app",
+        "the apps of a device store more than its budget",
+        ((StoreBudget, "record_use", lambda self, app, use: None),),
+        in_histories=False,
+        seed=5,
     ),
     Bug(
         "a policy that decides about pending writes",

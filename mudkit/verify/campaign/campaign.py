@@ -19,7 +19,7 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
-from mudkit.verify.campaign.neighbours import STEPS, Neighbours
+from mudkit.verify.campaign.neighbours import OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -140,6 +140,7 @@ class Campaign:
             self._hosts,
             self.work.log,
             Random(f"neighbours of run {seed}"),
+            Random(f"stores and outages of neighbours of run {seed}"),
         )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
@@ -301,6 +302,7 @@ class Campaign:
         for at_us, step in plan:
             if at_us > world.now_us:
                 world.run(at_us)
+                self.neighbours.check_stores()
             self._step(step)
         self.faults.end()
         self.lab.run(minutes=10)
@@ -466,7 +468,7 @@ class Campaign:
             self.work.window(self._windows.choice(list(self.clients)), self._windows)
         elif step == "application":
             self._restart_application()
-        elif step in STEPS:
+        elif step in STEPS or step == OUTAGE:
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)

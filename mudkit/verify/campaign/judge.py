@@ -116,13 +116,14 @@ class Judgement:
             ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
             "no app sees what only another one may see": self._judge_seen,
+            "the apps of a device keep to the budget of its store": self._judge_stores,
             "an app's reads do not end with those of another app of its device": self._judge_missed,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together, self._judge_seen,
+                self._judge_together, self._judge_seen, self._judge_stores,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -682,6 +683,9 @@ class Judgement:
 
     def _judge_seen(self) -> None:
         self.problems += self.campaign.neighbours.seen()
+
+    def _judge_stores(self) -> None:
+        self.problems += self.campaign.neighbours.above_budget
 
     def _judge_missed(self) -> None:
         self.problems += self.campaign.neighbours.missed()

@@ -29,15 +29,20 @@ from mudkit.events import (
     LinkUp,
     Ports,
     Received,
+    Send,
     TimerFired,
 )
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.attachment import (
     CLIENT_FROM_SERVICE,
     SERVICE,
+    DelayOver,
+    DeviceShared,
+    EvictRows,
     Forwarded,
     GatewayLost,
     SessionState,
+    StoreUse,
 )
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import (
@@ -128,6 +133,8 @@ class ClientMachine:
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
+        self._reported: StoreUse | None = None
+        """Use of the store that the service of a shared device knows; None: the device is not shared."""
         self._connection = Connection(
             endpoint,
             _latest_token(ports.store.get("token", str), settings.token),
@@ -216,8 +223,16 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        effects = self._handle(now_us, event)
+        if self._reported is None or (use := self._store_use()) == self._reported:
+            return effects
+        self._reported = use
+        return [*effects, Send(SERVICE, use)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Pass an event to the part of the client that it concerns; begin this start with the first one."""
         if not self._connection.incarnation:
-            return [*self._begin_start(now_us), *self.handle(now_us, event)]
+            return [*self._begin_start(now_us), *self._handle(now_us, event)]
         if now_us >= self._collects_us:
             self._collects_us = now_us + self._keep_deleted_us // 7
             self.local.collect_tombstones(now_us - self._keep_deleted_us)
@@ -247,6 +262,10 @@ class ClientMachine:
             case ContextChanged(context=context):
                 self._reads.context = context
         return ()
+
+    def _store_use(self) -> StoreUse:
+        """Return how many committed records are held, and since when."""
+        return StoreUse(self.local.max_rows, self.local.row_count, self.local.oldest_us)
 
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Begin this start: attach to the service, repeat notices, and send the pending writes."""
@@ -378,6 +397,14 @@ class ClientMachine:
                 return self._continuous_reads.receive_notification(now_us, body)
             case GatewayLost():
                 return self._connection.expedite(now_us)
+            case DeviceShared():
+                self._writes.shares_device, self._reported = True, self._store_use()
+                return (Send(SERVICE, self._reported),)
+            case EvictRows(keep_rows=keep_rows, until_us=until_us):
+                self.local.evict_oldest(keep_rows, until_us)
+                return ()
+            case DelayOver():
+                return self._writes.send_delayed(now_us)
             case LogRestarted():
                 return self._follow_restart(now_us, message)
         return self._receive_answer(now_us, event, message)
