@@ -200,7 +200,7 @@ class Host(Displayed):
         self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
     def set_measured(self, field: str, value: Any) -> None:
-        """Set a measured field, and notify the machines that watch it."""
+        """Set a measured field of its context, and send ContextChanged to the machines that watch it."""
         self.context[field] = value
         if field in self.watched:
             for process in self.processes:

@@ -238,7 +238,7 @@ def _objects(items: list[Any]) -> Objects:
 
 
 def constant(item: Any) -> Vector:
-    """Build a column of length 1 from one value."""
+    """Build a column of length 1 from a value of the language, not data as it came."""
     return Vector.of([item])
 
 

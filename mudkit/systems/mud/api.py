@@ -988,7 +988,7 @@ class PubSub:
         data : mapping, optional
             The subscriber's data.
         sync_timestamp : float, optional
-            Time from which earlier messages are delivered, too; None: none of them.
+            Commit time in seconds of the lab from which earlier messages are delivered, too; None: none.
 
         Returns
         -------

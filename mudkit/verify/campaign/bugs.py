@@ -61,6 +61,7 @@ from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
+from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
@@ -138,6 +139,7 @@ _register, _replace_reader_data, _match = (
     Matching.match,
 )
 _build_request = WritePath.build_request
+_check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = ContinuousReads._begin_live
@@ -257,6 +259,12 @@ def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: An
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
     return write.type == before.type == "blind" and not self._order.is_between(before, write)
+
+
+def _check_writes_only(*given: Any) -> None:
+    """Judge no delete, whose record is None."""
+    if given[3] is not None:
+        _check_may_write(*given)
 
 
 def _apply_out_of_order(
@@ -540,6 +548,25 @@ BUGS: Final = (
         ((StoreBudget, "record_use", lambda self, app, use: None),),
         in_histories=False,
         seed=5,
+    ),
+    Bug(
+        "a rule that nobody judges",
+        "everybody replaces and deletes what a rule keeps for its owner",
+        ((backend, "check_may_write", lambda *given: None),),
+        in_histories=False,
+    ),
+    Bug(
+        "a rule that does not concern deletes",
+        "everybody deletes what a rule keeps for its owner",
+        ((backend, "check_may_write", _check_writes_only),),
+        in_histories=False,
+    ),
+    Bug(
+        "reads that forget what their client was told of",
+        "a read shows an older version than its client was told of",
+        ((Local, "seen_lsns", lambda self, name: {}),),
+        in_histories=False,
+        seed=134,
     ),
     Bug(
         "a policy that decides about pending writes",

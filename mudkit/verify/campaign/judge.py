@@ -115,6 +115,8 @@ class Judgement:
                 rows
             ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
+            "nobody replaces or deletes what a rule keeps for its owner": self._judge_replaced,
+            "no read shows an older version than its client was told of": self._judge_outdated,
             "no app sees what only another one may see": self._judge_seen,
             "the apps of a device keep to the budget of its store": self._judge_stores,
             "an app's reads do not end with those of another app of its device": self._judge_missed,
@@ -680,6 +682,12 @@ class Judgement:
 
     def _judge_collected(self) -> None:
         self.problems += self.campaign.returned
+
+    def _judge_replaced(self) -> None:
+        self.problems += self.campaign.guarded.replaced()
+
+    def _judge_outdated(self) -> None:
+        self.problems += self.campaign.guarded.outdated()
 
     def _judge_seen(self) -> None:
         self.problems += self.campaign.neighbours.seen()
