@@ -55,15 +55,15 @@ def test_sender_filters_save_energy_only_with_few_interested_friends():
 
 def test_wishes_and_the_interval_of_polls_are_those_that_are_given(monkeypatch):
     """Shares are of items, from 0 to 1; seconds become milliseconds of the ports."""
-    asked = {}
+    passed_on = {}
     monkeypatch.setattr(
         contrail_scenarios,
         "_interest",
-        lambda filters, polling_ms, *rest: asked.update({polling_ms: filters}),
+        lambda filters, polling_ms, *rest: passed_on.update({polling_ms: filters}),
     )
     interest_costs(0.25, 1, friends=2, filter_polling_s=2.0)
-    assert asked.pop(2000.0) == ["wish_0 < 0.25", "wish_1 < 0.25"]
-    assert list(asked.values()) == [["wish_0 IS NOT NULL"] * 2]
+    assert passed_on.pop(2000.0) == ["wish_0 < 0.25", "wish_1 < 0.25"]
+    assert list(passed_on.values()) == [["wish_0 IS NOT NULL"] * 2]
     with pytest.raises(ParameterError, match="share"):
         interest_costs(1.5, 1)
 
