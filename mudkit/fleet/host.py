@@ -40,7 +40,7 @@ from mudkit.events import (
     Ports,
 )
 from mudkit.fleet.link import Link
-from mudkit.fleet.load import Load
+from mudkit.fleet.load import ServerQueue
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
 from mudkit.places import Place
 from mudkit.sources.streams import Stream, device_number
@@ -95,7 +95,7 @@ class Host(Displayed):
         """True if any host can begin to send to it; else only those to which it has a connection can."""
         self.nearby: Link | None = None
         """Short-range link to devices that are near; None: it has none."""
-        self.load: Load | None = None
+        self.load: ServerQueue | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which outlives this process; None: in memory."""
@@ -217,7 +217,7 @@ class Host(Displayed):
         for process in self.processes:
             process.kill()
         if self.load is not None:
-            self.load.clear()
+            self.load.drop_all()
         if self.world.connections is not None:
             self.world.connections.close_all(self)
 

@@ -321,7 +321,7 @@ class _ReplicaObserver:
             yield "replica: applied late"
         elif type(event) is Received and event.message["kind"] == "read":
             kind = _sent(effects)[0]["kind"]
-            yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the master"
+            yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the back end"
 
 
 class _ProcessorObserver:

@@ -37,7 +37,7 @@ class Cloud(Displayed):
     ----------
     lab : Network
     replicas : int
-        Number of replicas; 0: every read goes to the master.
+        Number of replicas; 0: every read goes to the back end.
     replica_lag_s : float
         Time until an entry of the log takes effect on a replica.
     gateways, processors, notification_servers : int
@@ -111,7 +111,7 @@ class Cloud(Displayed):
         )
         for address in self.replicas:
             install(
-                address, partial(Replica, master=self.back_end, processors=self.processors, lag_us=lag_us)
+                address, partial(Replica, back_end=self.back_end, processors=self.processors, lag_us=lag_us)
             )
         for number_, address in enumerate(self.processors):
             install(address, partial(

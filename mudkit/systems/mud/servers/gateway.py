@@ -11,7 +11,7 @@ ReadRequest           a part of it to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
-Restarted             to the client, which is to repeat its request
+LogRestarted          to the client, which is to repeat its request
 answers               to the client; :class:`PartsComplete` after the last part of a read
 ====================  ==============================================================================
 
@@ -320,7 +320,7 @@ class Gateway:
                     reader=read.reader,
                     auth={} if request.claims is None else request.claims.auth,
                     aggregate=read.aggregate,
-                    # Joined records must not be older than this reader has seen: the master has them.
+                    # Joined records must not be older than this reader has seen: the back end has them.
                     latest=read.latest or has_joined,
                     min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
                     log_incarnation=request.ask.log_incarnation,
