@@ -25,10 +25,10 @@ class _Scenario(NamedTuple):
         return self.budget // len(self.received_s)
 
     def __str__(self) -> str:
-        held = "; ".join(
+        records = "; ".join(
             f"{app}: {', '.join(map(str, times)) or 'none'}" for app, times in self.received_s.items()
         )
-        return f"records received at, in s: {held}. Budget: {words.count(self.budget, 'record')}."
+        return f"records received at, in s: {records}. Budget: {words.count(self.budget, 'record')}."
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
@@ -82,8 +82,8 @@ def _scenarios(draw: st.DrawFn) -> _Scenario:
 EXERCISE: Final = Exercise(
     signature="keep(received_s, budget) -> dict: by app, the list of the times of the records that stay; "
     "received_s has by app the times at which its records were received, ascending",
-    property="At most budget records stay, and none goes without need. An app evicts that holds more than its "
-    "share, budget // number of apps; of these the one whose record is the oldest, first that record.",
+    property="At most budget records stay, and none goes without need. An app evicts that holds more than "
+    "its share, budget // number of apps; of these the one whose record is the oldest, first that record.",
     scenarios=_scenarios(),
     play=_play,
     returns="a dict of lists",

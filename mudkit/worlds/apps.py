@@ -183,7 +183,7 @@ class PhoneApps:
         lab.run(minutes=1)
         before = _measure(lab, [device])
         zooms = Stream(seed, "zooms").integers(0, np.arange(self.looks), 0, len(_BOX_KM)).tolist()
-        asked = 0
+        requests = 0
         for (x_km, y_km), zoom in zip(self._walk(seed, move_km), zooms, strict=True):
             half_km, where = _BOX_KM[zoom] / 2, {"x": x_km, "y": y_km}
             box = (
@@ -191,10 +191,10 @@ class PhoneApps:
                 f"AND y >= {y_km - half_km} AND y <= {y_km + half_km}"
             )
             look = phone.read(_MAP, box, data=where, utility=freshness(self.max_age_s))
-            asked += not look.done()
+            requests += not look.done()
             lab.run(minutes=1)
         after = _differences(_measure(lab, [device]), before)
-        return {"asked_share": asked / self.looks, "kb_per_look": after["kb_down"] / self.looks}
+        return {"asked_share": requests / self.looks, "kb_per_look": after["kb_down"] / self.looks}
 
     def drafts(self, seed: int, edits_per_hour: float, where: Literal["cloud", "device"]) -> dict[str, float]:
         """Run edits of a draft on a phone, and look for it on a tablet of the same person at the end.
@@ -228,9 +228,9 @@ class PhoneApps:
             phone.write(_DRAFTS, "letter", {"n": number, "text": _TEXT})
         lab.world.run(began_us + round(self.hours * 3600e6))
         after = _differences(_measure(lab, [device]), before)
-        found = tablet.read(_DRAFTS)
+        look = tablet.read(_DRAFTS)
         lab.run(minutes=1)
-        seen = len(found.result().records) if found.exception() is None else 0
+        seen = len(look.result().records) if look.exception() is None else 0
         return {**after, "seen_elsewhere": float(seen)}
 
     def _begin(self, seed: int, phones: int) -> tuple[Lab, Cloud, list[Device], list[tuple[str, Client]]]:
@@ -265,11 +265,10 @@ class PhoneApps:
         return places
 
 
-def _draw_places(seed: int, count: int) -> list[list[float]]:
+def _draw_places(seed: int, count: int) -> list[tuple[float, float]]:
     """Draw places that are spread evenly over the map."""
-    return (
-        Stream(seed, "shops").uniform(np.arange(count)[:, None], np.arange(2), 0.0, _MAP_KM).round(3).tolist()
-    )
+    shops = Stream(seed, "shops").uniform(np.arange(count)[:, None], np.arange(2), 0.0, _MAP_KM).round(3)
+    return [(float(x_km), float(y_km)) for x_km, y_km in shops]
 
 
 def _measure(lab: Lab, devices: Sequence[Device]) -> dict[str, float]:
@@ -287,7 +286,7 @@ def _measure(lab: Lab, devices: Sequence[Device]) -> dict[str, float]:
 
 
 def _differences(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
-    """Return what has come since an earlier measurement."""
+    """Return the increase of each quantity since an earlier measurement."""
     return {name: value - before[name] for name, value in after.items()}
 
 

@@ -31,7 +31,7 @@ def evict_of_the_largest(received_s, budget):
 
 
 def divide(received_s, budget):
-    """Give each app its share and no more."""
+    """Divide the budget, so that room stays free."""
     share = budget // len(received_s)
     return {app: times[len(times) - min(share, len(times)) :] for app, times in received_s.items()}
 
