@@ -84,7 +84,7 @@ class Assumptions:
         return f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
 
     def shown(self) -> pd.DataFrame:
-        """Return what is recommended under each assumption, and what the page's policy does there."""
+        """Return ``table`` for display: without families and intervals, shares rounded to 3 digits."""
         columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
         whole = self.table["policy"].map(Cell)  # a text alone is cut
         shares = ("fresh_share", "kept_fresh_share", "kept_stale_share")

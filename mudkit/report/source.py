@@ -808,7 +808,10 @@ def _open_here(
     *,
     needs_reads: bool,
 ) -> TraceSource:
-    """Read a trace into memory."""
+    """Read a trace into memory: only some of its devices if it has too many rows (:data:`MAX_ROWS`).
+
+    Its reads are those of the file ``reads``; of the trace itself if that is empty.
+    """
     path = existing(trace, "trace")
     how = {} if traces.is_trace(path) else vars(options)
     parts = -(-_estimated_rows(path) // MAX_ROWS)

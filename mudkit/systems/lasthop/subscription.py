@@ -223,7 +223,7 @@ class PlaceSubscription:
     def changes(
         self, before: str | None, loc: tuple[float, float] | None
     ) -> tuple[str | None, Subscription | None]:
-        """Return the topic to end and the subscription to begin; an unknown place changes nothing."""
+        """Return the topic to end and the subscription to begin; ``loc`` None, unknown, changes nothing."""
         after = before if loc is None else self.topic(loc)
         if after == before:
             return None, None

@@ -41,7 +41,8 @@ Guarantees:
 * Reads never go back: each read type returns non-decreasing versions of a record. ``uncommitted`` is
   fork-sequential, ``committed`` sequential; ``committed_wio`` follows this client's earlier writes (4.2).
 * A continuous read delivers every change that its reader may see, once and in order, or ends with a
-  reason. Only a kill between a commit and its callbacks repeats one, with the same ``id``.
+  reason. Only a kill between a commit and its callbacks repeats one, with the same ``id``. An own write is
+  shown at once, as pending; when the store has decided, what it has committed, or what was there before.
 * What a writer hides from a reader, neither data, errors nor version numbers reveal.
 * A wiped device is another client. A store restored from a backup, of a client or the back end, is
   recognised: what is lost is an incident, and acknowledged entries are never answered wrongly.
@@ -53,6 +54,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.systems.mud.api import BlockingClient, Client, PubSub
+    from mudkit.systems.mud.continuous_read import ContinuousRead
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
     from mudkit.systems.mud.policies.artefact import Artefact, Density
     from mudkit.systems.mud.policies.policies import (
@@ -90,6 +92,7 @@ __all__ = [
     "Client",
     "Cloud",
     "Conflict",
+    "ContinuousRead",
     "Density",
     "Freshness",
     "Habits",

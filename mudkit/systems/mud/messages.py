@@ -132,9 +132,13 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
 
 class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
-    """Operation: notify the listener of the continuous read with this handle, which was registered again."""
+    """Operation: notify the listener of the continuous read with this handle, which was registered again.
+
+    ``is_afresh``: of what comes from now on; the result has the records that the read has.
+    """
 
     handle: int
+    is_afresh: bool = False
 
 
 class AwaitSynced(Struct, frozen=True, tag_field="operation", tag="await_synced"):

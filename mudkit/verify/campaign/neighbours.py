@@ -134,7 +134,13 @@ class Neighbours:
 
     def seen(self) -> list[str]:
         """Return in words what others have seen of the bank's records."""
-        changes = [change for change in self._peeked if not isinstance(change, dict)]  # else it was ended
+        changes = [
+            change
+            for change in self._peeked
+            if not isinstance(change, dict)  # it was ended
+            and not change.is_pending  # it is the thief's own
+            and change.version
+        ]
         seen = [f"another app was notified of {change}" for change in changes]
         for peek in self._peeks:
             if peek.status == "ok":
@@ -159,6 +165,8 @@ class Neighbours:
                 continue
             last: dict[str, int] = {}
             for change in account.changes:
+                if change.is_pending or not change.version:  # nothing that the store has committed
+                    continue
                 last[change.key] = max(change.version, last.get(change.key, 0))
             if last != final:
                 missed.append(f"the bank on {name} was notified up to {last}, the log is at {final}")

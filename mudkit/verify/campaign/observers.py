@@ -77,7 +77,7 @@ class _ClientObserver:
         self._parts: dict[str, set[Any]] = {}
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """Yield the names of the transitions; ``is_kept`` is True if the store was written."""
+        """Yield the names of the transitions by messages as mappings; ``is_kept``: the store was written."""
         sent = _sent(effects)
         requests = _requests(sent)
         if type(event) is Call:
@@ -547,6 +547,11 @@ class _ObservedMachine:
         self._link_up_us = -1
         self._over_link: list[Any] = []
         """Messages with writes that a service has sent since then, in the same moment."""
+
+    @property
+    def observed(self) -> Any:
+        """The machine itself."""
+        return self._machine
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""

@@ -282,7 +282,10 @@ class Groups:
         self._release(cohort, batch, entries)
 
     def _release(self, cohort: _Cohort, batch: Batch, entries: dict[int, list[Entry]]) -> None:
-        """Release a batch to a cohort; equal batches share an entry (Radiator 3.1)."""
+        """Add a cohort's batch to ``entries``, which are by the number of a batch's oldest message.
+
+        Equal batches share an entry (Radiator 3.1): it is replaced by one with more recipients.
+        """
         if cohort.listed is None:
             cohort.listed = list(cohort.members)
         batches = entries.setdefault(batch[0].number, [])
