@@ -116,7 +116,7 @@ def test_first_state_must_have_the_records_that_were_visible_throughout(data, co
     readers = [ReaderData({"team": team}, 0) for team in data]
     watch = Watch("ann", MAIN, None, 0.0, readers, Answered(), synced_after=[0], synced_us=[9])
     row = {"key": "a", "ts_us": 1, "data": {"v": "1"}, "predicate": None}
-    problems = [*_first_state_problems(SimpleNamespace(expires_us={}), watch, [row])]
+    problems = [*_first_state_problems(SimpleNamespace(expires_us={}, work=work()), watch, [row])]
     assert len(problems) == count
 
 
@@ -125,9 +125,11 @@ def test_others_must_be_refused_the_tables_of_an_app():
         Answered(status="open"), failed(AccessDenied("The table is another app's.")),
         failed(MudkitError("It is lost.")), Answered("a secret"),
     ]  # fmt: skip
-    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, "a change"], _peeks=peeks)
+    own = SimpleNamespace(key="own", version=None, is_pending=True)
+    change = SimpleNamespace(key="a", version=1, is_pending=False)
+    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, own, change], _peeks=peeks)
     changed, lost, read = Neighbours.seen(neighbours)
-    assert ("a change" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
+    assert ("key='a'" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +140,8 @@ def test_an_app_must_be_notified_of_the_last_version_of_its_records(version, sta
     log = {
         lsn: {"op": "row", "name": VAULT, "row": {"key": "a", "ver": ver}} for lsn, ver in ((1, 1), (2, 2))
     }
-    account = SimpleNamespace(
-        is_judged=True, operation=Answered(status=status), changes=[SimpleNamespace(key="a", version=version)]
-    )
+    change = SimpleNamespace(key="a", version=version, is_pending=False)
+    account = SimpleNamespace(is_judged=True, operation=Answered(status=status), changes=[change])
     assert len(Neighbours.missed(SimpleNamespace(_log=log, _accounts={"ann": account}))) == count
 
 
