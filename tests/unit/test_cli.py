@@ -259,31 +259,6 @@ def measured(monkeypatch):
 
 
 @pytest.mark.usefixtures("measured")
-@pytest.mark.parametrize(
-    ("options", "printed", "pages"),
-    [
-        ((), ["table"], 0),
-        (("--page",), ["table", "report.html"], 1),
-        (("--quick",), ["table"], 0),
-        (("--quick", "--json"), ['"row": "L1"'], 0),
-    ],
-)
-def test_measured_rows_are_printed_and_written_to_a_page_if_asked(options, printed, pages, monkeypatch):
-    """The help names what each option prints; only --quick says which rows it has left out."""
-    saved = []
-    result = SimpleNamespace(row=SimpleNamespace(name="L1"), as_json=lambda: {"row": "L1"})
-    monkeypatch.setattr("mudkit.reproduce.outcome.results", lambda selected, **how: [result])
-    monkeypatch.setattr("mudkit.reproduce.table.render", lambda results: print("table", len(results)))
-    monkeypatch.setattr("mudkit.reproduce.scorecard.notebook", lambda results: None)
-    monkeypatch.setattr("mudkit.reproduce.scorecard.quantities", lambda results: [])
-    monkeypatch.setattr("mudkit.report.save_page", lambda *page, **_: saved.append(page) or Path("L1"))
-    ended = run("reproduce", "L1", *options)
-    assert [text for text in ("table", "report.html", '"row": "L1"') if text in ended.stdout] == printed
-    assert ("Left out" in ended.stderr) == ("--quick" in options)
-    assert len(saved) == pages
-
-
-@pytest.mark.usefixtures("measured")
 def test_json_is_the_same_in_every_encoding(main):
     _, output, errors = main("reproduce", "L1", "--json", encoding="latin-1")
     assert errors == b""

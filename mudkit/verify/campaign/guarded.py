@@ -39,7 +39,7 @@ class _Look:
     """Read by a client, with the versions that it was told of before, and how often it had lost its state."""
 
     client: str
-    told: Mapping[str, int]
+    known: Mapping[str, int]
     losses: int
     operation: Any
 
@@ -60,7 +60,7 @@ class Guarded:
         self._clients, self._users, self._log, self._draw = clients, users, log, draw
         self._claims: list[_Claim] = []
         self._looks: list[_Look] = []
-        self._told: dict[str, dict[str, int]] = {name: {} for name in clients}
+        self._known: dict[str, dict[str, int]] = {name: {} for name in clients}
         """Highest version of each key that a client was told of, by its name."""
         self._losses = dict.fromkeys(clients, 0)
         self.is_used = draw.random() < 0.25
@@ -84,8 +84,8 @@ class Guarded:
 
     def record_loss(self, name: str) -> None:
         """Record that a device was wiped or restored: its client has forgotten what it was told."""
-        if name in self._told:
-            self._told[name] = {}
+        if name in self._known:
+            self._known[name] = {}
             self._losses[name] += 1
 
     def replaced(self) -> list[str]:
@@ -133,7 +133,7 @@ class Guarded:
             if look.operation.status != "ok" or look.losses != self._losses[look.client]:
                 continue
             result = look.operation.result()
-            for key, least in look.told.items():
+            for key, least in look.known.items():
                 if key not in result.versions and not result.is_complete:
                     continue  # the answer says that records may be missing
                 shown = result.versions.get(key, deleted.get(key, 0))
@@ -154,15 +154,15 @@ class Guarded:
 
         def record_version(done: Any) -> None:
             if done.status == "ok" and losses == self._losses[name]:
-                told = self._told[name]
-                told[key] = max(done.result(), told.get(key, 0))
+                known = self._known[name]
+                known[key] = max(done.result(), known.get(key, 0))
 
         operation.add_done_callback(record_version)
 
     def _look(self, name: str) -> None:
         """Read the table as a client, of any age."""
         operation = self._clients[name].read(GUARDED)
-        self._looks.append(_Look(name, dict(self._told[name]), self._losses[name], operation))
+        self._looks.append(_Look(name, dict(self._known[name]), self._losses[name], operation))
 
     def _rows(self) -> list[Any]:
         """Return the versions of the table in the log, in order."""

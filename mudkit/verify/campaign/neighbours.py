@@ -89,7 +89,7 @@ class Neighbours:
         """Return steps at times until the end of a run; none if there is no other app."""
         many = self._draw.randint(5, 15) if self else 0
         plan = [(self._draw.randint(0, end_us), self._draw.choice(STEPS)) for _ in range(many)]
-        outages = self._added.randint(1, 3) if self else 0
+        outages = self._added.choice([0, 2, 0]) if self else 0
         return plan + [(self._added.randint(0, end_us), OUTAGE) for _ in range(outages)]
 
     def act(self, step: str) -> None:

@@ -598,9 +598,10 @@ class _ObservedMachine:
         for first, then in itertools.pairwise(self._over_link[max(0, before - 1) :]):
             apps = {part["client"] for message in (first, then) for part in _parts(message)}
             if len(apps) > 1 and size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
-                self._host.sent_apart.append(
-                    f"the service of {self._host.name} has sent {first} and then {then}"
-                )
+                words = f"the service of {self._host.name} has sent {first} and then {then}"
+                self._host.sent_apart.append(words)
+        if event == TimerFired(SEND):  # later calls of the moment have not waited
+            self._link_up_us = -1
 
     def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
         """Record the answer to a write; after an expired token the write still waits."""
