@@ -74,6 +74,11 @@ RANGES: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
         "news_hours": (0.01, 1e4), "news_per_day": (0.0, 1e6), "photo_hours": (0.01, 1e4),
         "photo_bytes": (0, 10_000_000), "scenarios": (1, 10_000), "seeds": (1, 1000), "seed": _SEED,
     },
+    "13_device_service": {
+        "apps": (2, 100), "hours": (0.1, 1e4), "busy_per_hour": (0.1, 1e5), "outage_minutes": (0.1, 1e5),
+        "writes": (2, 100_000), "looks": (1, 100_000), "max_age_s": (0.0, 1e9), "far_km": (0.01, 1e4),
+        "missing_cost_j": (0.0, 1e9), "seed": _SEED,
+    },
 }  # fmt: skip
 """Least and largest value of each number of each chapter; a name stands for that parameter's value.
 

@@ -12,11 +12,12 @@ from mudkit.worlds import (
     Commuters,
     Journal,
     NewsReader,
+    PhoneApps,
     Traffic,
     Ward,
 )
 
-PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward)
+PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, PhoneApps, Traffic, Ward)
 NUMBERS = [
     pytest.param(plan, declared, id=f"{plan.__name__}.{declared.name}")
     for plan in PLANS

@@ -141,6 +141,13 @@ def test_reads_in_long_outages_are_those_in_vain():
     assert not see(drawn, Forwarding("buffer", 2), 2).empty.any()
 
 
+def test_messages_read_at_the_start_of_a_log_are_read():
+    """See :func:`drawn_from`: a log begins at its first arrival or read, which may be the same moment."""
+    seen = see(drawn_from([HOUR, 2 * HOUR], [HOUR, 3 * HOUR]), Forwarding("on-line"))
+    assert not seen.wasted.any()
+    assert seen.delay_us.tolist() == [0, 0]
+
+
 def test_nothing_waits_nothing_is_in_vain():
     drawn = drawn_from([0, HOUR], [2 * HOUR, 5 * HOUR], ranks=[0.5, -1.0], outages_us=[[3 * HOUR, 6 * HOUR]])
     assert not see(drawn, Forwarding("on-demand")).empty.any()
