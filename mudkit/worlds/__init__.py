@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         generate_policy,
         label_run,
     )
+    from mudkit.worlds.crew import Crew, SyncEngine
     from mudkit.worlds.inboxes import Inboxes, InboxesRun
     from mudkit.worlds.journal import Journal
     from mudkit.worlds.matching import (
@@ -49,6 +50,7 @@ __all__ = [
     "CachingRun",
     "Commuters",
     "CommutersRun",
+    "Crew",
     "DriftAlarm",
     "Inboxes",
     "InboxesRun",
@@ -56,6 +58,7 @@ __all__ = [
     "MatchingLoad",
     "NewsReader",
     "ShuffledLabels",
+    "SyncEngine",
     "Traffic",
     "TrafficRun",
     "Ward",

@@ -173,6 +173,22 @@ RANGES: dict[str, dict[str, Any]] = {
         "seeds": (1, 2),
         "seed": SEED,
     },
+    "12_sync_engine": {
+        "phones": (1, 2),
+        "lists": (3, 6),
+        "screens": (1, 3),
+        "elsewhere_share": (0.0, 1.0),
+        "looks_per_hour": (0.0, 30.0),
+        "reports_per_hour": (0.0, 20.0),
+        "changes_per_hour": (0.0, 30.0),
+        "max_age_s": (0.0, 900.0),
+        "queue_minutes": (0.0, 60.0),
+        "wait_s_per_j": (0.0, 600.0),
+        "offline_share": (0.0, 0.9),
+        "hours": (0.1, 1.0),
+        "link": LINKS,
+        "seed": SEED,
+    },
 }
 """Range or some of the values of each parameter of a chapter. Sizes are small."""
 

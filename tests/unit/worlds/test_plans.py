@@ -10,13 +10,14 @@ from mudkit.experiment import Afternoon
 from mudkit.worlds import (
     Audience,
     Commuters,
+    Crew,
     Journal,
     NewsReader,
     Traffic,
     Ward,
 )
 
-PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward)
+PLANS = (Afternoon, Audience, Commuters, Crew, Journal, NewsReader, Traffic, Ward)
 NUMBERS = [
     pytest.param(plan, declared, id=f"{plan.__name__}.{declared.name}")
     for plan in PLANS
