@@ -402,6 +402,10 @@ class Operation(Protocol):
         """Call ``f`` with this operation when it has been answered."""
         ...
 
+    def with_result(self, make: Callable[[Any], Any]) -> Operation:
+        """Return it, with the result that ``make`` makes of the machine's: an object of the system's API."""
+        ...
+
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for its result in a notebook's cell."""
         ...
@@ -429,6 +433,15 @@ class Installed(Protocol):
         ...
 
     @property
+    def now_us(self) -> int:
+        """Present virtual time."""
+        ...
+
+    async def run_until(self, is_done: Callable[[], bool], deadline_us: int) -> None:
+        """Run virtual time until ``is_done()``, asked after each event, at most to ``deadline_us``."""
+        ...
+
+    @property
     def open(self) -> Sized:
         """Calls without an answer."""
         ...
@@ -442,6 +455,10 @@ class Installed(Protocol):
 
         ``is_only``: it takes the place of earlier callbacks.
         """
+        ...
+
+    def forget_listener(self, listener: str) -> None:
+        """Remove the callbacks of a listener."""
         ...
 
 

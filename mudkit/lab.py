@@ -589,7 +589,11 @@ class Lab(Displayed):
         return self.frame("deliveries")
 
     def history(self) -> pd.DataFrame:
-        """Return the operations in the order in which they were invoked, for :mod:`mudkit.consistency`."""
+        """Return the operations in the order in which they were invoked, for :mod:`mudkit.consistency`.
+
+        ``client`` is the name of the device. Further apps of a device are clients of their own, for instance
+        ``jane-phone/mud-chat``.
+        """
         return self.frame("operations").sort_values(["invoked", "client", "op_id"], ignore_index=True)
 
     def exposure(self) -> pd.DataFrame:

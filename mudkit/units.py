@@ -60,7 +60,7 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     """Return the edges of squares of side ``box_km`` around points (Mobius 7.3: 20 km by 20 km).
 
     The half side is measured along the meridian and along the parallel of the centre. A box that reaches
-    a pole, or goes around its parallel, spans all longitudes.
+    a pole, as one that goes around its parallel does, spans all longitudes.
     """
     lat, lon, box_km = np.broadcast_arrays(
         np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64), np.asarray(box_km, np.float64)
@@ -69,7 +69,7 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     south, north = lat - half_lat, lat + half_lat
     with np.errstate(divide="ignore"):
         half_lon = np.asarray(half_lat / np.cos(np.radians(lat)))
-    around = (half_lon >= 180) | (south <= -90) | (north >= 90)
+    around = (south <= -90) | (north >= 90)
     west, east = _on_circle(lon - half_lon), _on_circle(lon + half_lon)
     return Box(
         np.maximum(south, -90.0),

@@ -375,12 +375,15 @@ def s3_bucket() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start one Spark session for all tests of a process, with memory for what Spark keeps of all of them."""
+    """Start one Spark session for all tests of a process, with memory for what Spark keeps of all of them.
+
+    Without the lines of code that errors of Spark name: to send them to Java takes a fifth of the time of a test.
+    """
     from mudkit import pipeline
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MUDKIT_SPARK_MEMORY", "1536m")
-        session = pipeline.session()
+        session = pipeline.session(config={"spark.python.sql.dataFrameDebugging.enabled": "false"})
     yield session
     pipeline.stop()
 

@@ -34,7 +34,7 @@ def stages(lines: Iterable[str], total: int) -> Iterator[tuple[int, str]]:
 
 def main(requirements: Path) -> int:
     """Run pip and return its exit status; print pip's errors as they are."""
-    total = len(re.findall(r"^[\w.-]+==", requirements.read_text(encoding="utf-8"), re.MULTILINE))
+    total = len(re.findall(r"^[\w.\[\]-]+==", requirements.read_text(encoding="utf-8"), re.MULTILINE))
     is_terminal, printed = sys.stderr.isatty(), -1
     command = [*PIP, os.fspath(requirements)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as pip:

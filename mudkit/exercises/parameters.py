@@ -80,6 +80,11 @@ RANGES: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
         "max_age_s": (0.0, 1e6), "queue_minutes": (0.0, 1e6), "wait_s_per_j": (0.0, 1e9),
         "offline_share": (0.0, 0.99), "hours": (0.01, 1000.0), "seed": _SEED,
     },
+    "13_device_service": {
+        "apps": (2, 100), "hours": (0.1, 1e4), "busy_per_hour": (0.1, 1e5), "outage_minutes": (0.1, 1e5),
+        "writes": (2, 100_000), "looks": (1, 100_000), "max_age_s": (0.0, 1e9), "far_km": (0.01, 1e4),
+        "missing_cost_j": (0.0, 1e9), "seed": _SEED,
+    },
 }  # fmt: skip
 """Least and largest value of each number of each chapter; a name stands for that parameter's value.
 

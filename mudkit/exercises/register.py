@@ -10,6 +10,7 @@ from mudkit.errors import ParameterError, did_you_mean
 from mudkit.exercises import (
     cache_policies,
     context_propagation,
+    device_service,
     last_hop,
     mud_tables,
     scoreboard,
@@ -38,6 +39,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "10_write_batching": write_batching.EXERCISE,
     "11_scoreboard": scoreboard.EXERCISE,
     "12_sync_engine": sync_engine.EXERCISE,
+    "13_device_service": device_service.EXERCISE,
 }
 """Exercise of each chapter, by the chapter's name."""
 

@@ -266,7 +266,7 @@ def _running(
         begin = edges[0]
         for at, stopped, started in sorted(still):
             if at == place:
-                parts.append((float(place), begin, max(stopped, begin)))
+                parts.append((float(place), begin, stopped))
                 begin = max(begin, started)
         parts.append((float(place), begin, edges[1]))
     return [part for part in parts if part[1] < part[2]]

@@ -191,7 +191,11 @@ def timeline(
 def _sessions(
     radio: RadioProfile, carried: Sequence[CarriedTransfer], downs_us: Sequence[int]
 ) -> Iterator[tuple[list[CarriedTransfer], int]]:
-    """Split transfers into sessions, between which the radio was off; yield each with the time of its cut."""
+    """Split transfers, in order of their beginning, into sessions, between which the radio was off.
+
+    Each comes with the time of the first loss of the network after it began, which may be after its tail;
+    ``1 << 62``: there is none.
+    """
     session: list[CarriedTransfer] = []
     for transfer in carried:
         if session:

@@ -130,7 +130,7 @@ class Group:
         return devices
 
     def describe(self) -> dict[str, Any]:
-        """Return all parameters of the devices as JSON data."""
+        """Return the parameters as JSON data, some only if they are set; a context as text."""
         names, link, model = self._names, self._link, self._mobility
         return {
             "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",

@@ -40,7 +40,7 @@ from mudkit.events import (
     Ports,
 )
 from mudkit.fleet.link import Link
-from mudkit.fleet.load import Load
+from mudkit.fleet.load import ServerQueue
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
 from mudkit.places import Place
 from mudkit.sources.streams import Stream, device_number
@@ -95,7 +95,7 @@ class Host(Displayed):
         """True if any host can begin to send to it; else only those to which it has a connection can."""
         self.nearby: Link | None = None
         """Short-range link to devices that are near; None: it has none."""
-        self.load: Load | None = None
+        self.load: ServerQueue | None = None
         """Queue of a server whose events take time; None: they take none."""
         self.storage: Path | None = None
         """Folder with a file for each of its machines, which outlives this process; None: in memory."""
@@ -200,7 +200,7 @@ class Host(Displayed):
         self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
     def set_measured(self, field: str, value: Any) -> None:
-        """Set a measured field, and notify the machines that watch it."""
+        """Set a measured field of its context, and send ContextChanged to the machines that watch it."""
         self.context[field] = value
         if field in self.watched:
             for process in self.processes:
@@ -217,7 +217,7 @@ class Host(Displayed):
         for process in self.processes:
             process.kill()
         if self.load is not None:
-            self.load.clear()
+            self.load.drop_all()
         if self.world.connections is not None:
             self.world.connections.close_all(self)
 
@@ -263,6 +263,7 @@ class Process:
         "_stream",
         "_world",
         "address",
+        "client",
         "handled",
         "host",
         "machine",
@@ -293,6 +294,9 @@ class Process:
         self.watch = watch
         self.store = store
         self.address = f"{host.address}/{name}" if name else host.address
+        is_first = not any(other.system == system for other in host.processes)
+        self.client = host.name if is_first else f"{host.name}/{name}"
+        """Name in histories: the host's for the first machine of a system there; else with its own name."""
         self.machine: Machine | None = None
         self.handled = 0
         """Events so far, including those before a kill."""
@@ -366,6 +370,25 @@ class Process:
             operation.mark_lost()
         self._world.on_incident(self.host, "killed", self.name or None)
 
+    @property
+    def now_us(self) -> int:
+        """Present virtual time."""
+        return self._world.now_us
+
+    async def run_until(self, is_done: Callable[[], bool], deadline_us: int) -> None:
+        """Run virtual time until ``is_done()``, which is asked after each event, at most to ``deadline_us``.
+
+        Other tasks of the loop, such as widgets and interrupts of a notebook, run in between.
+
+        Raises
+        ------
+        ReentrantRun
+            Awaited inside an event, a callback or a scheduled call.
+        """
+        while not is_done() and self._world.now_us < deadline_us:
+            self._world.run_until(is_done, deadline_us, _TURN_S)
+            await asyncio.sleep(0)
+
     def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
         """Call the machine now; see :class:`mudkit.events.Call`.
 
@@ -401,6 +424,10 @@ class Process:
         """
         earlier = [] if is_only else self._listeners.get(listener, [])
         self._listeners[listener] = [*earlier, callback]
+
+    def forget_listener(self, listener: str) -> None:
+        """Remove the callbacks of a listener."""
+        self._listeners.pop(listener, None)
 
     def forget_listeners(self) -> None:
         """Remove all callbacks, as the end of the application does; the machine keeps its state."""
@@ -445,6 +472,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
     _callbacks: list[Callable[[Operation], None]] | None = None
     _ran_us: int = 0
     """Virtual time that waiting for it has run."""
+    _make_result: Callable[[Any], Any] | None = None
 
     def _view(self) -> View:
         """Return the view of a display: the status, and the result or the error."""
@@ -554,20 +582,27 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         if self.done() and not self._is_due:
             self._schedule_callbacks()
 
+    def with_result(self, make: Callable[[Any], Any]) -> Operation:
+        """Return it, with the result that ``make`` makes of the machine's: an object of the system's API."""
+        self._make_result = make
+        if self.status == "ok":
+            self._result = make(self._result)
+        return self
+
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result in a notebook's cell, and yield to widgets and interrupts meanwhile."""
         timeout_s = DEFAULT_TIMEOUT_S
         deadline_us = self._deadline_us(timeout_s)
         began_us, ended = self._world.now_us, len(self._world.ended_cuts)
-        while not self._is_complete() and self._world.now_us < deadline_us:
-            self._world.run_until(self._is_complete, deadline_us, _TURN_S)
-            yield from asyncio.sleep(0).__await__()
+        yield from self.process.run_until(self._is_complete, deadline_us).__await__()
         self._note_run(began_us, ended)
         return self._result_or_raise(timeout_s)
 
     def complete(self, result: Any, error: BaseException | None) -> None:
         """Store the result or the error, and schedule the callbacks."""
         self._result, self._error = result, error
+        if self._make_result is not None and error is None:
+            self._result = self._make_result(result)
         self.responded_us = self._world.now_us
         if self._callbacks or not self._world.is_idle:
             self._schedule_callbacks()

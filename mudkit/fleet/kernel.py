@@ -43,7 +43,7 @@ from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
-from mudkit.fleet.load import Load, ServerProfile
+from mudkit.fleet.load import ServerProfile, ServerQueue
 from mudkit.fleet.nearby import are_near, build_nearby_link
 from mudkit.fleet.reasons import Reasons
 from mudkit.fleet.store import Killed
@@ -232,7 +232,7 @@ class World(Clock):
                 expected="a profile before the first event",
                 remedy="call lab.server(name, profile=…) before lab.run and before the first call",
             )
-        server.load, self._has_loads = Load(server, profile), True
+        server.load, self._has_loads = ServerQueue(server, profile), True
         self._choose_steps()
 
     def add_device(self, name: str, link: str = "lte") -> Device:

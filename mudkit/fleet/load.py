@@ -83,7 +83,7 @@ class _Job(msgspec.Struct, eq=False):
     came_us: int
 
 
-class Load:
+class ServerQueue:
     """Queue and workers of a server.
 
     Parameters
@@ -145,7 +145,7 @@ class Load:
                 slot.max_waiting,
             )
 
-    def clear(self) -> None:
+    def drop_all(self) -> None:
         """Drop everything, for the server was killed; senders of messages get SendFailed."""
         lost = list(self.transfers())
         self._waiting.clear()

@@ -95,7 +95,7 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
     """Return the rows of operations: one for each record that one concerns."""
     rows: list[tuple[Any, ...]] = []
     for process, session, call, invoked_us, responded_us, status, details in answers:
-        called, host, name = call.operation, process.host.name, call.name
+        called, client, name = call.operation, process.client, call.name
         argument = call.arguments.get if isinstance(called, str) else partial(_field, called)
         for detail in _NO_DETAILS if details is None else _merge_details(details):
             described = detail.get
@@ -104,7 +104,7 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
             kind = described("type") or argument("type")
             hashed = described("value_hash")
             rows.append((
-                host, session, call.op_id, name,
+                client, session, call.op_id, name,
                 table if type(table) is str else _shortened(table),
                 key if type(key) is str else _shortened(key),
                 kind if type(kind) is str else _shortened(kind),

@@ -223,7 +223,7 @@ class DelaySearch:
         return intervals.risk_ahead(is_stale.astype(np.int64), ones, *self.clusters, limit=self.max_stale)
 
     def choose(self, replays: Sequence[ReplayedDelay]) -> tuple[ReplayedDelay | None, float]:
-        """Return the fewest messages that keep the limit on other folds, too, with the risk of missing it."""
+        """Return the best delay that keeps the limit on other folds, too, with the risk of missing it."""
         left = list(replays)
         while (chosen := self.best(left)) is not None:
             risk = self.risk(left)

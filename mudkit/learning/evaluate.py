@@ -266,7 +266,7 @@ class _Study:
         drawn = self.fleet.sample_pairs(self.seed, MAX_LEARNT_PAIRS)
         sample = self.devices.gather(self.fleet, drawn)
         if self.tested.begins_us is not None:
-            sample = sample.before(self.tested.begins_us)
+            sample = sample.before_day(self.tested.begins_us)
         stale = sample.are_stale(self.tested.completeness)
         learnt: list[Policy | Bound] = []
         for policy in policies:

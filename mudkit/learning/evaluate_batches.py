@@ -366,7 +366,7 @@ def _contents(
 
 
 def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArray[np.int64]:
-    """Return the time at which a :class:`~mudkit.learning.BatchBound` sends each write."""
+    """Return the time at which a ``BatchBound(match)`` sends each write; ``NEVER_US``: it never does."""
     if match is None:
         return test.first_us
     given_up = missed(test, batches(test, match.due_us(test)).sent_us, requests)

@@ -123,10 +123,12 @@ class Pairs:
         """Return the reads from a moment on, with nothing cached before it."""
         return self._of(self.t_us >= t_us, self.written)
 
-    def before(self, t_us: int) -> Pairs:
-        """Return the reads and writes before a midnight (UTC)."""
+    def before_day(self, midnight_us: int) -> Pairs:
+        """Return the reads and writes before a day, which begins at a midnight (UTC)."""
         known = self.written
-        return self._of(self.t_us < t_us, known and known.take(known.day < t_us // (86_400 * US_PER_S)))
+        return self._of(
+            self.t_us < midnight_us, known and known.take(known.day < midnight_us // (86_400 * US_PER_S))
+        )
 
     def of_devices(self, devices: NDArray[np.int64]) -> Pairs:
         """Return the reads of these devices, and the writes of these and of devices that never read."""

@@ -108,7 +108,8 @@ class GrownTree:
     def cuts(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return for each node the price of a leaf, in cost a row, at which it is pruned to one.
 
-        It is infinite for leaves. Subtrees for growing prices are nested.
+        It is infinite for leaves, and for nodes below one that is pruned before them. Subtrees for growing
+        prices are nested.
         """
         as_leaf = (self.counts @ costs).min(axis=1) / self.size
         inner = self.left >= 0

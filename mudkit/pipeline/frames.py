@@ -89,7 +89,7 @@ def plan_frame(frame: DataFrame, name: str, options: Options) -> tuple[LoadPlan,
     ParameterError, TraceFormatError
         As :func:`mudkit.trace.formats.recognise`.
     """
-    fields = dict(_leaves(frame.schema))
+    fields = dict(_leaf_columns(frame.schema))
     plan = options.plan(pa.table({column: pa.array([], pa.string()) for column in fields}), name)
     columns = plan.source.columns
     names = list(dict.fromkeys(columns.values()))
@@ -177,12 +177,12 @@ def _names_zones(times: DataFrame) -> bool:
     return any(row[0] for row in times.mapInArrow(find_zones, "is_zoned BOOLEAN").collect())
 
 
-def _leaves(schema: T.StructType, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Column]]:
+def _leaf_columns(schema: T.StructType, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Column]]:
     """Iterate over the columns of a schema, and the fields of its structs, named with dots."""
     for field in schema.fields:
         path = (*before, field.name)
         if isinstance(field.dataType, T.StructType):
-            yield from _leaves(field.dataType, path)
+            yield from _leaf_columns(field.dataType, path)
         else:
             quoted = ".".join(f"`{part.replace('`', '``')}`" for part in path)
             yield ".".join(path), F.col(quoted)

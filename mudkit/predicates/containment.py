@@ -151,7 +151,7 @@ def remainder(query: Predicate | None, covered: Predicate | None) -> Predicate |
     if not kept:
         return None
     constants = query.constants + covered.constants
-    if all(_has_value(query, covered, part) for part in kept):
+    if all(_is_never_null(query, covered, part) for part in kept):
         text = f"({query.text}) AND NOT ({covered.text})"
     else:
         text = f"({query.text}) AND (NOT ({covered.text}) OR ({covered.text}) IS NULL)"
@@ -462,7 +462,7 @@ def _implies_part(query: Predicate, covered: Predicate, part: Node) -> bool:
     return _implies(_cases(query), _positive(part, covered))
 
 
-def _has_value(query: Predicate, covered: Predicate, part: Node) -> bool:
+def _is_never_null(query: Predicate, covered: Predicate, part: Node) -> bool:
     """Return whether a condition is TRUE or FALSE, not NULL, for all records of a query."""
     atoms = [atom for case in _list_cases(_positive(part, covered)) for atom in case]
     return all(
@@ -507,12 +507,12 @@ def _share(facts: _Facts, covered: _Facts) -> float:
         elif known.kind != allowed.kind:
             return 0.0
         else:
-            share *= _share_of_range(known, known.meet(allowed))
+            share *= _estimate_share(known, known.meet(allowed))
     return share if covered.texts <= facts.texts else share * 0.5
 
 
-def _share_of_range(whole: _Range, part: _Range) -> float:
-    """Return the share of a range that another one within it has."""
+def _estimate_share(whole: _Range, part: _Range) -> float:
+    """Return the share of a range that another one within it has; 0.5 where it has no length, as of texts."""
     if part.is_empty():
         return 0.0
     if whole == part:

@@ -175,6 +175,7 @@ class Code:
         return (self._assign(f"{atom} is None"), False) if nullable else ("False", False)
 
     def _not(self, node: tree.Not) -> tuple[str, bool]:
+        """Assign a negation to a new variable of the code; return it, and whether it may be None."""
         atom, nullable = self.emit(node.item, BOOLEAN)
         return self._assign(
             f"None if {atom} is None else not {atom}" if nullable else f"not {atom}"

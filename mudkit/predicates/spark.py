@@ -243,8 +243,8 @@ class SparkWriter:
                 tree.Compare(operator=">=", left=item, right=low),
                 tree.Compare(operator="<=", left=same, right=high),
             ) if item is same:
-                kind = self._common(item, low)
-                if kind != self._common(item, high) or kind not in _ONE_KIND:
+                kind = self._comparable_kinds(item, low)
+                if kind != self._comparable_kinds(item, high) or kind not in _ONE_KIND:
                     return None
                 return self.put(
                     "({} BETWEEN {} AND {})", *(self.of(part, kind) for part in (item, low, high))
@@ -268,12 +268,13 @@ class SparkWriter:
         texts = [self.of(part, kind) for part in (item, *rights)]
         return self.put("({} IN (" + ", ".join(["{}"] * len(rights)) + "))", *texts)
 
-    def _common(self, left: Node, right: Node, operator: str = "<") -> int:
+    def _comparable_kinds(self, left: Node, right: Node, operator: str = "<") -> int:
+        """Return the kinds that both operands may have and the operator compares, as bits."""
         comparable = _ORDERED | POINT if operator in ("=", "<>") else _ORDERED
         return self.kinds(left) & self.kinds(right) & comparable
 
     def _compare(self, node: tree.Compare) -> _Sql:
-        common = self._common(node.left, node.right, node.operator)
+        common = self._comparable_kinds(node.left, node.right, node.operator)
         if not common:
             return self.null(BOOLEAN)
         if common not in _ONE_KIND:

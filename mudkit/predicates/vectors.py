@@ -238,7 +238,7 @@ def _objects(items: list[Any]) -> Objects:
 
 
 def constant(item: Any) -> Vector:
-    """Build a column of length 1 from one value."""
+    """Build a column of length 1 from a value of the language, not data as it came."""
     return Vector.of([item])
 
 
@@ -612,7 +612,10 @@ def _spread(compact: Vector, present: Masks) -> Vector:
 
 
 def _comparisons(operator: str, a: Vector, b: Vector) -> list[tuple[Masks, Masks]]:
-    """Return the masks TRUE and FALSE of a comparison for each kind."""
+    """Return the masks TRUE and FALSE of a comparison for each kind that both have: none, if they share none.
+
+    Points have no order: only ``=`` and ``<>`` compare them.
+    """
     test = _TESTS[operator]
     comparisons = []
     if a.numbers is not None and b.numbers is not None:

@@ -173,6 +173,7 @@ def run_both(
 
 
 def _check_names(limits: Iterable[str], summary: Summary) -> None:
+    """Raise SummaryError if a limit is of no measure, and ParameterError if of one that is a text."""
     for name in limits:
         summary[name]  # raises, with the names that there are
         if isinstance(summary[name].value, str):

@@ -84,7 +84,7 @@ class Assumptions:
         return f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
 
     def shown(self) -> pd.DataFrame:
-        """Return what is recommended under each assumption, and what the page's policy does there."""
+        """Return ``table`` for display: without families and intervals, shares rounded to 3 digits."""
         columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
         whole = self.table["policy"].map(Cell)  # a text alone is cut
         shares = ("fresh_share", "kept_fresh_share", "kept_stale_share")
@@ -263,7 +263,7 @@ def _derived_anew(source: TraceSource, reads: pa.Table, names: list[str]) -> Ite
     name = _OF_RULE.get(rule.name)
     if name is None:
         return
-    counts = source.of_devices.set_index("device")["rows"].reindex(names).fillna(0)
+    counts = source.device_summaries.set_index("device")["rows"].reindex(names).fillna(0)
     positions = source.positions_of(counts.index[counts.cumsum() <= MAX_ROWS])
     request = {column: reads[column][0].as_py() for column in ("box_km", "window_s")}
     for factor in (0.5, 2.0):

@@ -121,7 +121,7 @@ def _surely_saves(
     return bool(table["saved_per_day_low"].iloc[1] > SURE)
 
 
-def recommend(
+def prefer_simpler(
     chosen_on: Sequence[Drawn], scored_on: Sequence[Drawn], sized: Sizing, played: dict[str, Any]
 ) -> Setting:
     """Return the simplest setting that does not surely cost more than the chosen one where it is scored.

@@ -168,7 +168,7 @@ def _trace_sum(run: Summary) -> str | None:
 
 
 def _checksum(entry: Mapping[str, str]) -> str | None:
-    """Return what tells an input from others: the checksum of its bytes, or of names, sizes and times."""
+    """Return the checksum of an input's bytes, or of names, sizes and times; None: a table has neither."""
     return entry.get("sha256") or entry.get("sha256_of_names_sizes_and_times")
 
 

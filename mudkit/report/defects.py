@@ -246,7 +246,7 @@ def missing_times_s(
     That is the time from its first position to its last one, without the times at which no device reports
     and few usually do.
     """
-    first_us, last_us = (source.of_devices[name].to_numpy() for name in ("first_us", "last_us"))
+    first_us, last_us = (source.device_summaries[name].to_numpy() for name in ("first_us", "last_us"))
     others = source.recording.of_kind(BREAK, REST)
     resting_us = silent_us(others["start_us"].to_numpy(), others["end_us"].to_numpy(), first_us, last_us)
     of_all = [defect for defect in defects if defect.kind in ("hole", "silent")]
@@ -372,7 +372,7 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     """Find rows of a device, days away from most others, that would fit into a gap between its other rows."""
     margin_us = _WRONG_DAYS * _DAY_US
     low, high = source.values("times").quantiles((0.01, 0.99)) + margin_us * np.array([-1, 1])
-    devices = source.of_devices
+    devices = source.device_summaries
     steps: pd.DataFrame = source.long_steps().to_pandas()
     steps = steps[steps["end_us"] - steps["start_us"] >= margin_us].merge(devices, on="device")
     of_first = steps["rows"] - steps["number"] - 1 > steps["number"] + 1
@@ -487,7 +487,7 @@ def _contradictions(source: TraceSource) -> Iterable[Defect]:
     """Find devices of whose rows a fifth or more contradict the others."""
     aside = source.aside_counts[source.aside_counts["reason"] == _TOO_FAST]
     aside = aside.sort_values(["rows", "device"], ascending=[False, True])
-    kept = source.of_devices.set_index("device")["rows"]
+    kept = source.device_summaries.set_index("device")["rows"]
     shares = {
         str(name): count / (count + kept.get(name, 0))
         for name, count in zip(aside["device"], aside["rows"], strict=True)

@@ -524,7 +524,7 @@ class Block:
     Parameters
     ----------
     messages : Messages
-        In order of time: those of the stretch, and of the longest interval behind it.
+        In order of time: those of the stretch, and of the longest interval after it.
     first_us, past_us : int, optional
         Begin of the stretch, and of the next one; by default all messages belong to it.
     """

@@ -79,8 +79,8 @@ def named_places(
 ) -> dict[str, tuple[float, float]]:
     """Return places of receivers who stand still: those given as ``lat,lon``, or three found by density.
 
-    These are the middles of the cell with the most messages, and of cells half of the messages and 95 % of
-    them away from it; fewer, if these are the same cell.
+    These are the middles of cells: of the one with the most messages, and of those so far from it that half
+    of the messages, and 95 % of them, are nearer to it; fewer, if these are the same cell.
     """
     if given:
         return {name: _place(text) for name, text in given.items()}

@@ -200,7 +200,7 @@ def _times(pairs: Pairs) -> TimesOfReads:
 
 @dataclass(frozen=True)
 class _AnswersByPlace:
-    """Reads by cell of a map, and how many of them a policy answers fresh, or stale."""
+    """Count reads by cell of a map, and how many of them a policy answers fresh, or stale."""
 
     completeness: float
     policy: Policy

@@ -19,7 +19,7 @@ from mudkit.report.choosing import (
     count_scored_days,
     pays,
     pick_days,
-    recommend,
+    prefer_simpler,
     score,
     search_setting,
     vary_prices,
@@ -62,10 +62,10 @@ class SizingStudy:
     """Settings of a prefetching server that were played on the same events.
 
     ``sized`` holds the setting that costs least on odd days; ``setting`` is the recommended one (see
-    :func:`~mudkit.report.choosing.recommend`). All are scored on even days, under other outages. ``limits``,
-    ``thresholds`` and ``policies``, the recommended one first, are the scores of settings and policies, what
-    is saved compared with the recommended one. ``by_price`` has what would be recommended at other prices.
-    ``extended`` names ranges whose edge the best setting had reached.
+    :func:`~mudkit.report.choosing.prefer_simpler`). All are scored on even days, under other outages.
+    ``limits``, ``thresholds`` and ``policies``, the recommended one first, are the scores of settings and
+    policies, what is saved compared with the recommended one. ``by_price`` has what would be recommended at
+    other prices. ``extended`` names ranges whose edge the best setting had reached.
     """
 
     played: PlayedEvents
@@ -722,7 +722,9 @@ def study_sizing(
     searched, extended = search_setting(chosen_on, list(variants.values()), played, days)
     threshold_s = None if pays(chosen_on, searched, played) else 0.0
     at_prices = {label: searched.at(variant, threshold_s=threshold_s) for label, variant in variants.items()}
-    recommended = {label: recommend(chosen_on, scored_on, one, played) for label, one in at_prices.items()}
+    recommended = {
+        label: prefer_simpler(chosen_on, scored_on, one, played) for label, one in at_prices.items()
+    }
     sized, setting = at_prices["as assumed"], recommended["as assumed"]
     scored: dict[str, Any] = played | {"prices": prices, "days": pick_days(scored_on[0], "even")}
     tried = sorted(searched.table["limit"].unique().tolist())

@@ -55,7 +55,7 @@ def first_measures(
         _measure("devices", len(source.devices), "", "Devices with positions."),
         _measure("positions", _total(source, *_by_day(source.quarters)), "", "Positions that were kept."),
         _measure("reads", _total_reads(source), "", "Reads, recorded or derived."),
-        _measure("positions_per_device", intervals.median(source.of_devices["rows"]), "",
+        _measure("positions_per_device", intervals.median(source.device_summaries["rows"]), "",
                  "Positions of the median device."),
         _measure("median_interval_s", median_step_s(source.positions, source.values("steps")), "s",
                  "Median time between two positions of a device."),
@@ -175,7 +175,7 @@ def _aside_share(source: TraceSource, share: float) -> Interval | float:
     """Return the share of rows set aside; with an interval over devices if all rows name theirs."""
     by_device = source.aside_counts.groupby("device")["rows"].sum()
     counts = by_device.reindex(source.devices, fill_value=0).to_numpy()
-    over = intervals.ratio(counts, counts + source.of_devices["rows"].to_numpy())
+    over = intervals.ratio(counts, counts + source.device_summaries["rows"].to_numpy())
     return over if abs(over.value - share) < 1e-12 else share
 
 

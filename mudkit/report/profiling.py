@@ -82,7 +82,7 @@ def first_screen(
     share = float(aside["rows"].sum()) / max(kept + aside["rows"].sum(), 1)
     median_s = source.values("steps").median()
     days = source.days()
-    per_device = source.of_devices["rows"].to_numpy()
+    per_device = source.device_summaries["rows"].to_numpy()
     per_day = float(days["devices"].median())
     shown = [
         (
@@ -450,7 +450,7 @@ def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
 
     ``device, positions, reads, set_aside`` (rows), ``stops, trips, trip_km``, ``first, last``.
     """
-    counted = source.of_devices
+    counted = source.device_summaries
     names = pd.Index(counted["device"], name="device")
 
     def local(t_us: pd.Series) -> pd.DatetimeIndex:

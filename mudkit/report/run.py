@@ -316,6 +316,7 @@ def words_of_command(template: str, parameters: Mapping[str, Any]) -> list[str]:
 
 
 def _options(name: str, value: Any) -> list[str]:
+    """Return ``--param name=value`` as text quoted for a shell; of a mapping, one for each key."""
     if isinstance(value, dict):
         return [f"--param {shlex.quote(f'{name}.{key}={part}')}" for key, part in value.items()]
     return [f"--param {shlex.quote(f'{name}={_assigned(value)}')}"]

@@ -644,7 +644,7 @@ class ScoreStudy:
                    "difference_high"]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
 
-    def clear_differences(self) -> pd.DataFrame:
+    def noticeable_differences(self) -> pd.DataFrame:
         """Return the differences whose interval does not hold 0, and that somebody would notice, in words."""
         import pandas as pd
 

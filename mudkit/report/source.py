@@ -79,7 +79,7 @@ _ENDINGS: Final = frozenset(
 )  # fmt: skip
 """Endings of files of traces, which no table has for its name."""
 _OF_POSITIONS: Final = frozenset(
-    {"_median_steps_s", "_summaries", "_values", "of_devices", "quarters", "recording", "zones"}
+    {"_median_steps_s", "_summaries", "_values", "device_summaries", "quarters", "recording", "zones"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
@@ -138,7 +138,7 @@ class TraceSource:
         return ExitStack()
 
     @cached_property
-    def of_devices(self) -> pd.DataFrame:
+    def device_summaries(self) -> pd.DataFrame:
         """Rows of each device by its number: ``device, rows``, times, and places of the first and last one.
 
         ``first_us, last_us, first_lat, first_lon, last_lat, last_lon``.
@@ -155,17 +155,17 @@ class TraceSource:
     @property
     def count(self) -> int:
         """Number of positions."""
-        return int(self.of_devices["rows"].sum())
+        return int(self.device_summaries["rows"].sum())
 
     @property
     def first_us(self) -> int:
         """Time of the first position, microseconds since 1970."""
-        return int(self.of_devices["first_us"].min())
+        return int(self.device_summaries["first_us"].min())
 
     @property
     def last_us(self) -> int:
         """Time of the last position, microseconds since 1970."""
-        return int(self.of_devices["last_us"].max())
+        return int(self.device_summaries["last_us"].max())
 
     def numbers(self, names: pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the numbers of devices by their names; -1: it has no position."""
@@ -523,7 +523,7 @@ class TraceSource:
         if still_s < _STEP_S:
             steps = summarise(self.positions, {"steps": partial(profile.long_steps, still_us)})["steps"]
         names = [*self.devices, *steps["device"].to_pylist()]
-        t_us = np.concatenate([self.of_devices["first_us"].to_numpy(), steps["end_us"].to_numpy()])
+        t_us = np.concatenate([self.device_summaries["first_us"].to_numpy(), steps["end_us"].to_numpy()])
         before_us = np.full(len(self.devices), np.iinfo(np.int64).min)
         before_us = np.concatenate([before_us, steps["start_us"].to_numpy()])
         is_long = t_us - before_us.clip(-(1 << 61)) >= still_us
@@ -550,7 +550,7 @@ class TraceSource:
         if self.read_count:
             devices = self.read_quarters.groupby("device")["rows"].sum()
         else:
-            devices = self.of_devices.set_index("device")["rows"]
+            devices = self.device_summaries.set_index("device")["rows"]
         for noun, counts in (("day", days), ("device", devices)):
             most = counts.sort_values(ascending=False, kind="stable")
             few, share = dominant(most.to_numpy())
@@ -808,7 +808,10 @@ def _open_here(
     *,
     needs_reads: bool,
 ) -> TraceSource:
-    """Read a trace into memory."""
+    """Read a trace into memory: only some of its devices if it has too many rows (:data:`MAX_ROWS`).
+
+    Its reads are those of the file ``reads``; of the trace itself if that is empty.
+    """
     path = existing(trace, "trace")
     how = {} if traces.is_trace(path) else vars(options)
     parts = -(-_estimated_rows(path) // MAX_ROWS)

@@ -51,6 +51,11 @@ def _sort_mud(message: object) -> _Sorted:
             return _reason_of_requests([what]), [request_id]
         case mud.AskBatch(asks=asks):
             return _reason_of_requests([ask.what for ask in asks]), [ask.id for ask in asks]
+        case mud.AppsBatch(parts=parts):
+            sorted_parts = [_sort_mud(part) for part in parts]
+            is_payload = any(reason == "payload" for reason, _ in sorted_parts)
+            identities = [identity for _, some in sorted_parts for identity in some]
+            return "payload" if is_payload else "administration", identities
         case mud.PlacedPart(id=request_id, place=place):
             return "payload", [(request_id, place)]
         case stream.StreamItem(stream=name, seq=seq, body=body):

@@ -196,7 +196,7 @@ TRANSFERS = pa.schema(
 
 OPERATIONS = pa.schema(
     [
-        _required("client", pa.string()),
+        _required("client", pa.string()),  # a host; 'host/machine' of its second app of a system, and so on
         _required("session", pa.int64()),  # goes up when the client's machine is restarted
         _required("op_id", pa.int64()),
         _required("op", pa.string()),

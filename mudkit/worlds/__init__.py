@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mudkit.worlds.apps import PhoneApps
     from mudkit.worlds.audience import Audience, AudienceRun
     from mudkit.worlds.caching import CacheBench, CachingRun, ShuffledLabels
     from mudkit.worlds.commuters import (
@@ -57,6 +58,7 @@ __all__ = [
     "Journal",
     "MatchingLoad",
     "NewsReader",
+    "PhoneApps",
     "ShuffledLabels",
     "SyncEngine",
     "Traffic",

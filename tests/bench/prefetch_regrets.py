@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from mudkit.report.choosing import Setting, pays, pick_days, recommend, search_setting
+from mudkit.report.choosing import Setting, pays, pick_days, prefer_simpler, search_setting
 from mudkit.report.prefetch_events import Outages, read_events
 from mudkit.report.schemas import TEMPLATES
 from mudkit.systems.lasthop import Prices
@@ -36,7 +36,7 @@ def regret_of(seed: int, outages: Outages) -> dict[str, Any]:
     searched, _ = search_setting(chosen_on, [PRICES], played, pick_days(chosen_on[0], "odd"))
     sized = searched.at(PRICES, threshold_s=None if pays(chosen_on, searched, played) else 0.0)
     recommended, least = (
-        recommend(chosen_on, scored_on, sized, played),
+        prefer_simpler(chosen_on, scored_on, sized, played),
         Setting(sized.limit, sized.threshold_s),
     )
     longer = example | {"days": 400, "seed": 10_000 + seed}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mudkit.systems.mud.device import continuous_reads
+from mudkit.systems.mud.device import registrations
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
@@ -50,7 +50,7 @@ def test_runs_with_faults_violate_no_guarantee(result, scaled):
 @pytest.fixture
 def digests_of_all_keys(monkeypatch):
     """Registrations name no delivered key, as if a run had thousands."""
-    monkeypatch.setattr(continuous_reads, "MAX_NAMED_KEYS", 0)
+    monkeypatch.setattr(registrations, "MAX_NAMED_KEYS", 0)
 
 
 @pytest.mark.usefixtures("digests_of_all_keys")

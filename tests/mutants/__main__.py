@@ -115,7 +115,7 @@ def try_mutants(
 
 def check_tests(tests: Sequence[str], reached: reach.Reach, workers: int) -> None:
     """Raise an error if a test that noticed a mutant fails without one, too."""
-    for _, by in trial.run([trial.Plan(None, (tuple(tests),), reached.times_s)] if tests else [], workers):
+    for _, by in trial.run([trial.Plan(None, tuple(tests), reached.times_s)] if tests else [], workers):
         if by is not None:
             raise SystemExit(f"The tests fail without a change: {by}. Delete {KNOWN}, and mend them first.")
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,24 @@ def list_mutants(module: str, kinds: Collection[str], function: str | None = Non
 
 def mutated(mutant: Mutant) -> str:
     """Return the text of a module with the change."""
-    return next(ast.unparse(tree) for other, tree in _mutate(mutant.module, [mutant.kind]) if other == mutant)
+    return ast.unparse(_tree_of(mutant))
+
+
+def codes_of(mutant: Mutant) -> dict[int, CodeType]:
+    """Return the code of the changed function by its first line, with that of others of the same name."""
+    waiting = [compile(ast.fix_missing_locations(_tree_of(mutant)), file_of(mutant.module), "exec")]
+    codes = {}
+    while waiting:
+        code = waiting.pop()
+        if code.co_qualname == mutant.function:
+            codes[code.co_firstlineno] = code
+        waiting += [value for value in code.co_consts if isinstance(value, CodeType)]
+    return codes
+
+
+def _tree_of(mutant: Mutant) -> ast.Module:
+    mutants = _mutate(mutant.module, [mutant.kind], mutant.function)
+    return next(tree for other, tree in mutants if other == mutant)
 
 
 def functions_of(

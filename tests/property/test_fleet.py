@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from examples import examples
 from fleet_machines import Chatter
 from hypothesis import given
 from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
 
+from mudkit import Lab, ServerProfile
 from mudkit.events import LinkDown, LinkUp, Received, SendFailed
 from mudkit.fleet import LINKS, RADIOS, World
 from mudkit.fleet.energy import CarriedTransfer, timeline
@@ -214,3 +217,45 @@ def test_same_seed_gives_the_same_run(fleet: Any, outages: Any) -> None:
     one, two = RecordedRun(fleet, outages), RecordedRun(fleet, outages)
     assert one.legs == two.legs
     assert one.bill == two.bill
+
+
+@examples(15)
+@given(
+    transport=st.sampled_from(["messages", "https", "mqtt"]),
+    others=st.integers(1, 3),
+    are_first=st.booleans(),
+    every_s=st.sampled_from(EVERY_S),
+)
+def test_more_devices_change_no_row_of_others_that_they_do_not_meet(
+    transport: str, others: int, are_first: bool, every_s: int
+) -> None:
+    """Each has its server, place, load, connections and access point; each host draws from its own streams."""
+
+    def run(names: list[str]) -> tuple[Any, list[Any], Any]:
+        lab, legs = Lab(7, transport=transport), list[Any]()
+
+        def record_leg(leg: Any, bytes_carried: int, is_cut: bool) -> None:
+            if leg.account.device == "ann":
+                times = leg.begun_us, leg.start_us, leg.end_us, lab.world.now_us
+                legs.append((leg.account.direction, *times, leg.transfer.size_bytes, bytes_carried, is_cut))
+
+        lab.world.on_leg = record_leg
+        for name in names:
+            at = 47.0, 8.0 + 0.1 * len(name)
+            profile = ServerProfile(event_us=300_000.0, byte_us=10.0)
+            server = lab.server(f"server of {name}", at=at, profile=profile)
+            lab.access_point(f"cafe of {name}", at, range_m=100.0)
+            device = lab.device(name, link="lte", roam=True, loc=at)
+            chatter = partial(Chatter, peers=[server.address], every_us=every_s * S, size=3_000)
+            device.install("chatter", chatter)
+            server.install("chatter", partial(Chatter, peers=[device.address], every_us=50 * S, size=100))
+        lab.run(minutes=10)
+        load = lab.server_load().query("server == 'server of ann'").reset_index(drop=True)
+        return lab.bill().query("device == 'ann'").reset_index(drop=True), legs, load
+
+    more = [f"other {'x' * number}" for number in range(others)]
+    alone, together = run(["ann"]), run([*more, "ann"] if are_first else ["ann", *more])
+    assert len(alone[1]) > 10
+    assert together[1] == alone[1]
+    assert_frame_equal(together[0], alone[0])
+    assert_frame_equal(together[2], alone[2])

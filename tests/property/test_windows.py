@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.systems import mud
-from mudkit.systems.mud.device import continuous_reads
+from mudkit.systems.mud.device import registrations
 from mudkit.systems.mud.tables.selection import Selection
 
 KEYS = "abhpqr"
@@ -134,15 +134,15 @@ class Run:
     True,
 )  # fmt: skip
 def test_window_is_the_first_of_what_its_reader_may_see(where, columns, order, limit, steps, has_digests):
-    named = continuous_reads.MAX_NAMED_KEYS
-    continuous_reads.MAX_NAMED_KEYS = 0 if has_digests else named
+    named = registrations.MAX_NAMED_KEYS
+    registrations.MAX_NAMED_KEYS = 0 if has_digests else named
     try:
         run = Run(where, columns, order, limit)
         for step in steps:
             run.do(step)
         run.lab.run(minutes=10)
     finally:
-        continuous_reads.MAX_NAMED_KEYS = named
+        registrations.MAX_NAMED_KEYS = named
     assert all(write.status == "ok" for write in run.writes if write.status != "lost")
     assert run.screen.records == run.expected()
     assert run.bob.await_synced(run.handle).done()

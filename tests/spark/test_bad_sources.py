@@ -210,7 +210,7 @@ def count_rows(table):
 
 def test_many_small_files(spark, tmp_path, scaled):
     """A hundred thousand small files, of which a task has many, are read."""
-    count = scaled(100_000, 600)
+    count = scaled(100_000, 200)
     for number in range(count):
         file = tmp_path / "cabs" / f"{number % 100}" / f"{number}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -184,8 +184,16 @@ def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
     assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
 
 
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """Run one part at a time: an interruption between parts stops no task, whose worker would have to start anew."""
+    monkeypatch.setattr(jobs, "_MAX_THREADS", 1)
+    return monkeypatch
+
+
 @pytest.mark.soak(keep=1, group="another")
-def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_path, monkeypatch):
+def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_path, one_at_a_time):
+    monkeypatch = one_at_a_time
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy, copy_function=shutil.copy)  # with new modification times
     stops = [
@@ -363,7 +371,8 @@ def test_ingest_with_different_options_does_not_resume(spark, cabs, tmp_path, mo
     assert list_names(tmp_path) == ["cabs", "out"]
 
 
-def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatch):
+def test_command_reports_existing_partitions(spark, folder, tmp_path, one_at_a_time):
+    monkeypatch = one_at_a_time
     monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: nullcontext(spark))
     arguments = [
         "pipeline",

@@ -189,6 +189,18 @@ RANGES: dict[str, dict[str, Any]] = {
         "link": LINKS,
         "seed": SEED,
     },
+    "13_device_service": {
+        "apps": (2, 4),
+        "hours": (0.5, 1.0),
+        "busy_per_hour": (1.0, 8.0),
+        "outage_minutes": (1.0, 90.0),
+        "writes": (2, 20),
+        "looks": (3, 10),
+        "max_age_s": (0.0, 1200.0),
+        "far_km": (0.5, 12.0),
+        "missing_cost_j": (0.0, 2000.0),
+        "seed": SEED,
+    },
 }
 """Range or some of the values of each parameter of a chapter. Sizes are small."""
 

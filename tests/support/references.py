@@ -287,7 +287,7 @@ class Reader(ast.NodeVisitor):
                     self.names[alias.asname or alias.name] = self.imported(f"{node.module}.{alias.name}")
             case ast.Assign(targets=[ast.Name(id=name)]):
                 self.names[name] = self.kind(node.value)
-            case ast.FunctionDef() | ast.Lambda() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
                 self.inside(node, stored(node))
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.inside(node, stored(node))
@@ -306,7 +306,7 @@ class Reader(ast.NodeVisitor):
         for child in ast.iter_child_nodes(node):
             self.statement(child)
         self.names = outside
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             self.names[node.name] = UNKNOWN
 
     def imported(self, dotted: str) -> Kind:
@@ -392,7 +392,7 @@ def stored(tree: ast.AST) -> set[str]:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                 names.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
             case (
                 ast.MatchAs(name=str(name))

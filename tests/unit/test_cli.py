@@ -1,3 +1,4 @@
+import asyncio
 import csv
 import io
 import json
@@ -289,7 +290,8 @@ def test_process_with_unwritable_output_ends_without_traceback():
 @pytest.mark.process
 def test_interruption_is_not_logged():
     code = (
-        "import logging, sys; from unittest import mock; from mudkit import cli\n"
+        "import atexit, logging, sys; from unittest import mock; from mudkit import cli\n"
+        "atexit.register(lambda: print('a library was interrupted', file=sys.stderr))\n"
         "def stopped():\n    try:\n        raise KeyboardInterrupt\n"
         "    except KeyboardInterrupt:\n        logging.exception('while sending a command')\n        raise\n"
         "with mock.patch.object(cli, 'app', stopped):\n    cli.main()\n"
@@ -451,6 +453,27 @@ def test_no_browser_is_opened_where_there_is_none(opened, monkeypatch, browser, 
     assert ("--no-browser" in own_options) == is_added
 
 
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_address_of_jupyterlab_is_printed_once(is_drawn, capsys):
+    """JupyterLab prints lines of its own about a token that it has drawn, which then is in the address, too."""
+    provider = SimpleNamespace(token="x", token_generated=is_drawn)
+
+    class Server:
+        identity_provider, open_browser = provider, False
+        web_app = SimpleNamespace(settings={})
+        connect_url = property(
+            lambda _: "http://127.0.0.1/lab" + "?token=x" * provider.token_generated + " or another"
+        )
+
+    jupyter._load_jupyter_server_extension(Server())
+    assert not provider.token_generated, "JupyterLab would print its lines"
+    asyncio.run(jupyter._start_jupyter_server_extension(Server()))
+    address = "http://127.0.0.1/lab" + "?token=x" * is_drawn
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"mudkit: JupyterLab is at {address} (open it in a browser;")
+
+
 @pytest.mark.soak
 @pytest.mark.process
 def test_jupyterlab_starts_with_options_and_readonly_extensions(tmp_path):
@@ -478,11 +501,14 @@ def test_jupyterlab_starts_with_options_and_readonly_extensions(tmp_path):
     assert "Extension Manager is 'readonly'" in output
 
 
+@pytest.mark.parametrize("place", ["trace", "trace/positions/part-0.parquet"], ids=["folder", "file"])
 @pytest.mark.parametrize(
     ("remote", "size_bytes", "compiles_all"),
     [("", 1000, False), ("", 20 << 20, True), ("sc://127.0.0.1:1", 20 << 20, False)],
 )
-def test_java_compiles_fully_only_for_large_input(tmp_path, monkeypatch, remote, size_bytes, compiles_all):
+def test_java_compiles_fully_only_for_large_input(
+    tmp_path, monkeypatch, place, remote, size_bytes, compiles_all
+):
     (tmp_path / "trace" / "positions").mkdir(parents=True)
     with (tmp_path / "trace" / "positions" / "part-0.parquet").open("wb") as file:
         file.truncate(size_bytes)
@@ -490,7 +516,7 @@ def test_java_compiles_fully_only_for_large_input(tmp_path, monkeypatch, remote,
     monkeypatch.setenv("SPARK_REMOTE", remote)
     monkeypatch.setattr("mudkit.pipeline.session", lambda **options: sessions.append(options))
     monkeypatch.setattr("mudkit.pipeline.stop", lambda: None)
-    with jobs._spark(tmp_path / "trace"):
+    with jobs._spark(tmp_path / place):
         pass
     assert bool(sessions[0]) == compiles_all
 
@@ -634,6 +660,22 @@ def test_parameters_of_the_command_replace_those_of_the_preset(options, expected
     with pytest.raises(MudkitError) as caught:
         run("report", "trace_profile", "--preset", preset, *options)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "options"), [("run_report", []), ("against.run_both", ["--against", "box_km=5"])]
+)
+def test_unchanged_report_is_run_again_with_force(function, options, monkeypatch):
+    """A report that is compared is run again, too; the pages go to the folder of --out."""
+    called = []
+    monkeypatch.setattr(f"mudkit.report.{function}", lambda *_, **given: called.append(given) or sys.exit(7))
+    for more in ([], ["--force"]):
+        arguments = ["trace_profile", "--param", "trace=cabs.csv", "--out", "pages", *options, *more]
+        assert run("report", *arguments).exit_code == 7
+    assert [(given["force"], given["build"]) for given in called] == [
+        (False, Path("pages")),
+        (True, Path("pages")),
+    ]
 
 
 def test_report_lists_its_parameters_and_presets():

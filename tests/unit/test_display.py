@@ -167,7 +167,8 @@ def test_empty_tables_state_no_rows(value: object) -> None:
 
 def test_arrow_tables_series_and_indexed_frames_are_shown() -> None:
     assert "5" in render(pa.table({"a": [5]})).words
-    assert "5" in render(pd.Series([5], name="a")).words
+    assert {"a", "5"} <= {*render(pd.Series([5], name="a")).words}
+    assert "value" in render(pd.Series([5])).words, "without a name"
     assert "key" in render(pd.DataFrame({"a": [5]}, index=pd.Index(["k"], name="key"))).words
 
 
@@ -365,6 +366,20 @@ def test_arrows_bend_in_the_middle_and_have_symmetric_heads() -> None:
         sides = [(side - end) / back for side in (one, other)]
         assert abs(sides[0] - sides[1].conjugate()) < 0.01
         assert 0 < abs(sides[0]) < 0.5
+
+
+@pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0)])
+def test_arrow_to_another_lane_leads_from_edge_to_edge(first: int, then: int) -> None:
+    """It crosses neither box: it begins at the edge on the side of the other, and ends at the nearer one."""
+    events = [Event("ann", "w1", 0, 0), Event("bob", "r1", 2, 2)]
+    picture = decode_svg(lanes(events, [(first, then)], "arrow"))
+    edges = [
+        (float(box["y"]), float(box["y"]) + float(box["height"])) for box in list_attributes(picture, "rect")
+    ]
+    (path,) = (attributes["d"] for attributes in list_attributes(picture, "path"))
+    begin_y, end_y = [float(y) for _, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path)][:2]
+    is_down = then > first
+    assert (begin_y, end_y) == (edges[first][is_down], edges[then][not is_down])
 
 
 def test_answers_of_a_tree_are_below_their_question_and_notes_beside_it() -> None:

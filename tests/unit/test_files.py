@@ -352,6 +352,18 @@ def test_checksum_at_an_address_is_that_of_the_folder(memory, tmp_path):
     assert sha256(memory / "a" / "x") == sha256(tmp_path / "a" / "x")
 
 
+def test_files_in_folders_of_a_folder_are_listed(tmp_path, memory, webhdfs):
+    """By stores that list a folder alone, and by those that list all below it."""
+    sizes = {"a/b/x": 3, "a/x": 2, "y": 1}
+    for name, size_bytes in sizes.items():
+        webhdfs.put(f"/listed/{name}", b"." * size_bytes)
+        for folder in (memory, tmp_path):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"." * size_bytes)
+    for folder in (tmp_path, memory, place(f"{webhdfs.address}/listed")):
+        assert list(sizes_below(folder).items()) == list(sizes.items())
+
+
 def test_place_that_is_missing_has_no_files(tmp_path, webhdfs, s3_bucket):
     for folder in (tmp_path / "no", f"{webhdfs.address}/no", f"{s3_bucket}/no", f"{s3_bucket}-no/trace"):
         assert sizes_below(place(folder)) == {}

@@ -130,6 +130,13 @@ def test_clustered_intervals_cover_the_mean(of_draws):
     assert 0.9 <= hits / 300 <= 0.99
 
 
+def test_two_draws_that_differ_widen_the_interval():
+    """The variance is that of days and of draws, also where there are only two draws."""
+    days, ones = np.linspace(-1, 1, 8)[:, None], np.ones((8, 2))
+    alike, apart = (intervals.by_day(days + np.array([-shift, shift]), ones, "any") for shift in (0.0, 3.0))
+    assert apart.high - apart.low > 2 * (alike.high - alike.low)
+
+
 def test_sums_of_cases_have_the_interval_of_the_cases():
     random = np.random.default_rng(2)
     counts = random.integers(1, 9, 40)
@@ -140,6 +147,19 @@ def test_sums_of_cases_have_the_interval_of_the_cases():
     whole = intervals.clustered(np.concatenate(of_rows), np.repeat(device, counts), **options)
     joined = intervals.clustered(sums, device, weights=counts, **options)
     assert (joined.value, joined.low, joined.high) == pytest.approx((whole.value, whole.low, whole.high))
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3, 57, 59, 60])
+def test_interval_of_a_share_is_that_of_its_logit(parts):
+    """One case of 60 shows that the share is not 0, and none does not show that it is."""
+    is_part = np.arange(60) < parts
+    share = intervals.clustered(is_part, limits=(0.0, 1.0))
+    assert share.low <= share.value == parts / 60 <= share.high
+    assert (share.low > 0) == (parts > 0)
+    assert (share.high < 1) == (parts < 60)
+    assert share.high - share.low > 0.01
+    rest = intervals.clustered(~is_part, limits=(0.0, 1.0))
+    assert (1 - rest.high, 1 - rest.low) == pytest.approx((share.low, share.high))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3])

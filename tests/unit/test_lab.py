@@ -233,6 +233,7 @@ def make_lab(**options) -> Lab:
         (lambda: make_lab(record_messages=False).radio("jane-phone"), "messages=True"),
         (lambda: make_lab(record_messages=False).battery("jane-phone"), "messages=True"),
         (lambda: make_lab().exposure(), "record_exposure=True"),
+        (lambda: make_lab().run(hours=876_600, minutes=52_596_000), "minutes"),  # twice a century, beyond 2200
         (lambda: make_lab().battery("jane-phone"), "battery_j"),
         (lambda: make_lab().frame("postions"), "positions"),
     ],

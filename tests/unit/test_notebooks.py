@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import nbformat
@@ -45,3 +46,8 @@ def test_chapters_and_lecturer_pages_state_the_same_run_time(tool):
         assert tool.STATED.search(page)[2] == tool.STATED.search(first)[2], file.name
         assert all(f"## {part}" in page for part in ("What to ask, and expected answers", "What goes wrong"))
         assert f"\n{file.stem}\n" in (ROOT / "docs" / "teaching" / "index.md").read_text()
+
+
+def test_notebooks_are_read_without_compiling_a_grammar():
+    """Newer validators of JSON compile a grammar of addresses at import, 1.5 s of each process (pyproject.toml)."""
+    assert "rfc3987_syntax" not in sys.modules, "nbformat imports what the lock file has not"

@@ -406,3 +406,24 @@ def test_missing_commands_are_found() -> None:
         ["no target chapters"],
         [],
     ]
+
+
+def list_rules() -> Iterator[tuple[str, str]]:
+    """Yield module and message of each row in a table of a machine's rules that stands for messages."""
+    for module in import_all():
+        lines = (module.__doc__ or "").splitlines() if ".systems." in module.__name__ else []
+        marks = [number for number, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
+        if len(marks) < 2:
+            continue
+        width = lines[marks[0]].index(" ")
+        for line in lines[marks[0] + 1 : marks[-1]]:
+            if re.fullmatch(r"([A-Z][a-z]+)+(, ([A-Z][a-z]+)+)*", line[:width].strip()):
+                yield from ((module.__name__, name) for name in line[:width].strip().split(", "))
+
+
+def test_rules_of_machines_name_messages_that_exist() -> None:
+    """A reader looks for the class; the word on the wire may be another one."""
+    rules = list(list_rules())
+    unknown = [(module, name) for module, name in rules if not hasattr(import_name(module), name)]
+    assert unknown == []
+    assert len(rules) > 60

@@ -81,6 +81,12 @@ def test_box_that_just_reaches_a_pole_spans_all_longitudes(lat):
     assert (float(box.west), float(box.east)) == (-180.0, 180.0)
 
 
+@pytest.mark.parametrize("lat", [*range(-85, 90, 17)])
+def test_box_that_goes_around_its_parallel_spans_all_longitudes(lat):
+    around_km = 360 * KM_PER_DEGREE * np.cos(np.radians(lat))
+    assert tuple(box_bounds(lat, 17.0, around_km))[1::2] == (-180.0, 180.0)
+
+
 @pytest.mark.parametrize("lat", [89.99, -89.99, 90.0, -90.0])
 def test_box_at_a_pole_spans_all_longitudes(lat):
     box = box_bounds(lat, 17.0, 20)

@@ -290,7 +290,9 @@ class _Interrupted(BaseException):
     """Replacement of a `KeyboardInterrupt` inside py4j, which would log a page about one."""
 
 
-class _Connection(ClientServerConnection):  # type: ignore[misc]
+class _InterruptibleConnection(ClientServerConnection):  # type: ignore[misc]
+    """Connection to a JVM that is closed when Python is interrupted while it waits for an answer."""
+
     def send_command(self, command: str) -> Any:
         try:
             return super().send_command(command)
@@ -299,11 +301,15 @@ class _Connection(ClientServerConnection):  # type: ignore[misc]
             raise _Interrupted from None
 
 
-class _Client(JavaClient):  # type: ignore[misc]
+class _InterruptibleClient(JavaClient):  # type: ignore[misc]
+    """Client of a JVM that cancels the jobs of Spark when Python is interrupted."""
+
     context: Any = None  # Java's SparkContext
 
     def _create_new_connection(self) -> Any:
-        connection = _Connection(self.java_parameters, self.python_parameters, self.gateway_property, self)
+        connection = _InterruptibleConnection(
+            self.java_parameters, self.python_parameters, self.gateway_property, self
+        )
         connection.connect_to_java_server()
         self.set_thread_connection(connection)
         return connection
@@ -340,10 +346,10 @@ def make_interruptible(spark: SparkSession) -> None:
     client = gateway._gateway_client
     context = spark.sparkContext._jsc.sc()
     open_connection = client.get_thread_connection()
-    client.__class__ = _Client
+    client.__class__ = _InterruptibleClient
     client.context = context
     if open_connection is not None:
-        open_connection.__class__ = _Connection
+        open_connection.__class__ = _InterruptibleConnection
 
 
 @contextlib.contextmanager

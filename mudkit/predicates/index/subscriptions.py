@@ -201,6 +201,7 @@ class SubscriptionIndex(Displayed):
             del self._groups[number], self._numbers[group.form.key]
 
     def _find(self, identity: Hashable) -> tuple[Group, int]:
+        """Return the group of a subscription and its row there; raise PredicateError if there is none."""
         place = self._where.get(identity)
         if place is None:
             raise PredicateError(

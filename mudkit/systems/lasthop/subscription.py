@@ -157,8 +157,8 @@ class Subscription:
         return min(((time_us - time_of_day_us - 1) % _DAY_US + 1 for time_us in times_us), default=None)
 
     @check_arguments(types=False)
-    def delivers_at(self, time_of_day_us: int) -> bool:
-        """Return whether deliveries happen at ``time_of_day_us``."""
+    def is_fixed_hour(self, time_of_day_us: int) -> bool:
+        """Return whether a time of day is exactly one of ``at_h``, as it is when their timer fires."""
         return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)
 
 
@@ -223,7 +223,7 @@ class PlaceSubscription:
     def changes(
         self, before: str | None, loc: tuple[float, float] | None
     ) -> tuple[str | None, Subscription | None]:
-        """Return the topic to end and the subscription to begin; an unknown place changes nothing."""
+        """Return the topic to end and the subscription to begin; ``loc`` None, unknown, changes nothing."""
         after = before if loc is None else self.topic(loc)
         if after == before:
             return None, None

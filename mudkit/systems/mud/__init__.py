@@ -10,7 +10,7 @@ Roles (section 2):
 
 ===================  =================================================================================
 client               an app on a device (:mod:`.device.client`): local store, reads, writes, cache
-service              of a device (:mod:`.device.service`): the link, session and heartbeat of all its apps
+service              of a device (:mod:`.device.service`): link, session, heartbeat and budget of all its apps
 gateway              verifies tokens, finds the partitions of a request, returns the answers
 processor            for some partitions: routes reads and writes, matches changes with continuous reads
 back end             the master: commits every write as an entry of one log
@@ -20,12 +20,13 @@ policy generator     ships policies to clients
 ===================  =================================================================================
 
 Messages (:mod:`.messages`). A request goes as ``Ask`` from client over the service of its device to a
-gateway, which asks the back end for the table (``Describe``). A read or write goes from there through the
-processor of its partition (``PartitionRead``, ``RoutedWrite``) to a replica or the back end, a
-``Registration`` to the processors, and an ``Administer`` to the back end; the answer returns to the gateway
-and the client. The back end sends its log to followers (``Log``, ``LogAck``). A change for a reader goes as
-``Tell`` on a numbered stream from processor to notification server, and on another one to the device, whose
-address is known from the ``Hello`` of its service.
+gateway (those of several apps in an ``AppsBatch``), which asks the back end for the table (``Describe``).
+A read or write goes from there through the processor of its partition (``PartitionRead``,
+``RoutedWrite``) to a replica or the back end, a ``Registration`` to the processors, and an ``Administer``
+to the back end; the answer returns to the gateway and the client. The back end sends its log to followers
+(``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream from processor to
+notification server, and on another one to the device, whose address is known from the ``Hello`` of its
+service.
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
@@ -40,7 +41,8 @@ Guarantees:
 * Reads never go back: each read type returns non-decreasing versions of a record. ``uncommitted`` is
   fork-sequential, ``committed`` sequential; ``committed_wio`` follows this client's earlier writes (4.2).
 * A continuous read delivers every change that its reader may see, once and in order, or ends with a
-  reason. Only a kill between a commit and its callbacks repeats one, with the same ``id``.
+  reason. Only a kill between a commit and its callbacks repeats one, with the same ``id``. An own write is
+  shown at once, as pending; when the store has decided, what it has committed, or what was there before.
 * What a writer hides from a reader, neither data, errors nor version numbers reveal.
 * A wiped device is another client. A store restored from a backup, of a client or the back end, is
   recognised: what is lost is an incident, and acknowledged entries are never answered wrongly.
@@ -52,6 +54,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.systems.mud.api import BlockingClient, Client, PubSub
+    from mudkit.systems.mud.continuous_read import ContinuousRead
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
     from mudkit.systems.mud.policies.artefact import Artefact, Density
     from mudkit.systems.mud.policies.policies import (
@@ -90,6 +93,7 @@ __all__ = [
     "Client",
     "Cloud",
     "Conflict",
+    "ContinuousRead",
     "Density",
     "Freshness",
     "Habits",

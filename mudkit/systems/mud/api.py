@@ -14,9 +14,10 @@ from mudkit.events import DEFAULT_TIMEOUT_S, Host, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
+from mudkit.systems.mud.continuous_read import ContinuousRead
 from mudkit.systems.mud.device.client import ClientMachine, Settings
-from mudkit.systems.mud.device.continuous_reads import listener_of
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
+from mudkit.systems.mud.device.read_notices import listener_of
 from mudkit.systems.mud.device.read_path import selected_aggregates_error
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
@@ -65,7 +66,8 @@ class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
     It is attached to the service of the device, which the clients of all its apps share: one connection,
-    session and heartbeat. What one app stores, another one does not see.
+    session and heartbeat, one message for writes that leave together, and one budget of the local store. What
+    one app stores, another one does not see.
 
     Every call returns an :class:`~mudkit.events.Operation`. Malformed arguments are refused at once, before
     anything is queued: for instance a predicate that cannot be parsed, or a record that is too large.
@@ -78,7 +80,8 @@ class Client(OnHost):
     token : str, optional
         A token from ``lab.token(…)``; without one only public tables are open.
     max_rows : int
-        Maximum number of committed records on the device.
+        Maximum number of committed records on the device. The apps of a device share its store, whose budget
+        is the largest of theirs; an app that holds more than its share of it evicts its own records first.
     read_policy, write_policy : optional
         Which reads are answered locally, and when writes are sent; by default the utility of each decides.
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
@@ -87,7 +90,7 @@ class Client(OnHost):
         Which answers are fetched in advance; None: none.
     max_waiting : int
         Maximum number of changes of a continuous read that wait on the device for a callback (see
-        :meth:`listen`).
+        :meth:`listen`), and in the application for the next step of an iteration.
 
     Raises
     ------
@@ -98,6 +101,7 @@ class Client(OnHost):
     Attributes
     ----------
     device : Host
+    max_waiting : int
 
     Examples
     --------
@@ -145,8 +149,9 @@ class Client(OnHost):
             name=f"{PORT}-{app}",
             watch=("loc",) if any(policy is not None for policy in policies) else (),
         )
-        cloud.serve(device)
+        cloud.serve(device, app)
         self.device = device
+        self.max_waiting = max_waiting
         self._app = app
         self._authority = cloud.authority
         self._begun = 0
@@ -499,7 +504,9 @@ class Client(OnHost):
         callback : callable, optional
             Called with the completed operation. For a continuous read: called with each :class:`Change`, and
             with ``{"ended": reason}`` when the cloud ends it, because its token expires, the table is closed
-            or dropped, or its predicate fails on a record.
+            or dropped, or its predicate fails on a record. It is called with matching writes of this client
+            at once, with ``is_pending``; another change of the record follows when the store has decided.
+            Aggregates and windows have no pending writes, because only the cloud knows what becomes of them.
         latest : bool
             Read the store's latest versions, as a continuous read always does.
         aggregate : str, optional
@@ -528,7 +535,8 @@ class Client(OnHost):
         Returns
         -------
         Operation
-            Its result is a :class:`ReadResult`, or the handle of a continuous read. It raises
+            Its result is a :class:`ReadResult`, or a :class:`ContinuousRead`, which is its handle and can be
+            iterated over. It raises
             :class:`~mudkit.errors.ParameterError` for an unusable aggregate,
             :class:`~mudkit.errors.AccessDenied` and :class:`~mudkit.errors.TableProblem`, also for a table of
             a ``lookup``, :class:`~mudkit.errors.PredicateError` for a function that fails, and
@@ -574,11 +582,12 @@ class Client(OnHost):
                 self._begun += 1
                 listener = f"handle of continuous read {self._begun} of this run"
                 self.installed.listen(listener, partial(self._register_callback, callback))
-            return self.installed.call(
+            registered = self.installed.call(
                 Register(
                     table, parsed, reader, sync_timestamp, listener, aggregate=aggregate, selection=selection
                 )
             )
+            return registered.with_result(partial(ContinuousRead, client=self))
         operation = self.installed.call(
             Read(
                 table, parsed, type, reader, utility, bool(latest), aggregate, offline,
@@ -600,14 +609,14 @@ class Client(OnHost):
         Returns
         -------
         Operation
-            Its result is a list of dicts. ``handle``, ``table``, ``predicate`` (its text) with its
-            ``constants``, ``data``, ``aggregate``, ``columns``, ``order`` and ``limit`` are those of the
-            read. ``synced``: all records that existed before have been received. ``waiting`` is the number of
-            notifications that wait for a callback, ``paused`` is True if there are too many, and ``ended``
-            the reason for which the cloud has ended the read, while its callback was not called with it;
-            None: it has not ended.
+            Its result is a list of dicts. ``handle`` (a :class:`ContinuousRead`), ``table``, ``predicate``
+            (its text) with its ``constants``, ``data``, ``aggregate``, ``columns``, ``order`` and ``limit``
+            are those of the read. ``synced``: all records that existed before have been received.
+            ``waiting`` is the number of notifications that wait for a callback, ``paused`` is True if there
+            are too many, and ``ended`` the reason for which the cloud has ended the read, while its callback
+            was not called with it; None: it has not ended.
         """
-        return self.installed.call(ListReads())
+        return self.installed.call(ListReads()).with_result(self._list_reads)
 
     def listen(
         self, handle: Annotated[int, Range(0, 1 << 62)], callback: Callable[[Change | Fields], None]
@@ -632,11 +641,11 @@ class Client(OnHost):
         Returns
         -------
         Operation
-            Its result raises :class:`~mudkit.errors.ParameterError` if the read has ended, or is of another
-            app.
+            Its result is the :class:`ContinuousRead`. It raises :class:`~mudkit.errors.ParameterError` if the
+            read has ended, or is of another app.
         """
         self._register_callback(callback, handle)
-        return self.installed.call(Listen(handle))
+        return self.installed.call(Listen(handle)).with_result(lambda _: ContinuousRead(handle, self))
 
     def await_synced(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """Wait until a continuous read has delivered the existing records that it asked for.
@@ -657,6 +666,14 @@ class Client(OnHost):
             raises :class:`~mudkit.errors.ParameterError` if the read has ended, or is of another app.
         """
         return self.installed.call(AwaitSynced(handle))
+
+    def _list_reads(self, listed: Sequence[dict[str, Value]]) -> list[dict[str, Value]]:
+        """Return the descriptions of continuous reads, each with the read that its handle stands for."""
+        return [
+            {**read, "handle": ContinuousRead(handle, self)}
+            for read in listed
+            if isinstance(handle := read["handle"], int)
+        ]
 
     def _register_callback(
         self, callback: Callable[[Operation], None] | Callable[[Change | Fields], None], handle: int
@@ -986,7 +1003,7 @@ class PubSub:
         data : mapping, optional
             The subscriber's data.
         sync_timestamp : float, optional
-            Time from which earlier messages are delivered, too; None: none of them.
+            Commit time in seconds of the lab from which earlier messages are delivered, too; None: none.
 
         Returns
         -------
@@ -1007,6 +1024,6 @@ class PubSub:
 
 
 def _notify_of_message(callback: Callable[[Fields], None], change: Change | Fields) -> None:
-    """Pass the columns of a new message to a subscriber's callback; other changes are not messages."""
-    if isinstance(change, Change) and change.record is not None:
+    """Pass the columns of a committed message to a subscriber's callback; other changes are not messages."""
+    if isinstance(change, Change) and change.record is not None and not change.is_pending:
         callback(FieldsWithId(dict(change.record), change.id))

@@ -132,9 +132,13 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
 
 class Listen(Struct, frozen=True, tag_field="operation", tag="listen"):
-    """Operation: notify the listener of the continuous read with this handle, which was registered again."""
+    """Operation: notify the listener of the continuous read with this handle, which was registered again.
+
+    ``is_afresh``: of what comes from now on; the result has the records that the read has.
+    """
 
     handle: int
+    is_afresh: bool = False
 
 
 class AwaitSynced(Struct, frozen=True, tag_field="operation", tag="await_synced"):
@@ -460,6 +464,12 @@ class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
     token: str | None
     asks: list[IdentifiedRequest]
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+
+
+class AppsBatch(Struct, frozen=True, tag_field="kind", tag="asks of apps"):
+    """Service of a device to gateway: requests of its apps at once, each part as an app's own message."""
+
+    parts: list[Ask | AskBatch]
 
 
 # -- gateways to processors, replicas and back end
@@ -1046,7 +1056,7 @@ CLIENT_FROM_GATEWAY: Final = Accepts[
 CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
-GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch](Ask, AskBatch)
+GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
 GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
     Described, Administered, WriteOutcome, Part, LogRestarted
 )

@@ -35,8 +35,14 @@ class Change:
         whatever reason.
     key : str
     record : mapping or None
-    version : int
-        The version of the record.
+    version : int or None
+        The version of the record, as the store has numbered it, and 0 of one that it never had; None: it is
+        pending.
+    is_new : bool
+        Whether the read did not have the record before.
+    is_pending : bool
+        Whether this is what an own write makes of the record, which the store has not decided. Another
+        change of the record follows that is not pending: the committed version, or what was there before.
     id : str
         Name of this notification. A device that was killed between storing a change and the callback repeats
         it with the same id. It is not compared.
@@ -45,7 +51,9 @@ class Change:
     kind: str
     key: str
     record: Fields | None
-    version: int
+    version: int | None
+    is_new: bool = False
+    is_pending: bool = False
     id: str = field(default="", compare=False, repr=False)
 
 

@@ -376,7 +376,7 @@ class ClientMachine:
                 self._store.delete("leaves")
                 return [*stop, *self._begin_registration(now_us)]
             case RegistrationRefused(device=device) if not self._is_leaving:
-                return self._receive_refusal(device)
+                return self._end_taken_registration(device)
         return ()
 
     def _receive_registered(self, now_us: int) -> Sequence[Effect]:
@@ -393,13 +393,13 @@ class ClientMachine:
             *self._send_contexts(now_us, [seq for seq, _ in self._outbox.sendable_items()]),
         ]
 
-    def _receive_refusal(self, device: str) -> Sequence[Effect]:
-        """End the registration with an error: another live device, ``device``, has this client id."""
+    def _end_taken_registration(self, holder: str) -> Sequence[Effect]:
+        """End the registration with an error: another live device, ``holder``, has this client id."""
         self._is_registered = False
         error = ParameterError(
             "This client id is taken.",
             where="client_id",
-            found=f"{self._client!r} is that of {device}",
+            found=f"{self._client!r} is that of {holder}",
             expected="an id that no other live device has",
             remedy="register with another id",
         )

@@ -29,7 +29,9 @@ class Cell(NamedTuple):
     def centre(self) -> tuple[float, float]:
         """Latitude and longitude of the middle, degrees to a metre."""
         west, east = self._edges
-        return round((self.row + 0.5) * _sides(self.row, self.km)[0], 5), round((west + east) / 2, 5)
+        return round((self.row + 0.5) * _height_and_width_deg(self.row, self.km)[0], 5), round(
+            (west + east) / 2, 5
+        )
 
     def is_beside(self, other: Cell) -> bool:
         """Return whether two cells are equal or touch, at a corner at least; also across the date line."""
@@ -42,7 +44,7 @@ class Cell(NamedTuple):
     @property
     def _edges(self) -> tuple[float, float]:
         """Longitudes of the western and eastern edge, cut off at the date line."""
-        _, width = _sides(self.row, self.km)
+        _, width = _height_and_width_deg(self.row, self.km)
         return max(self.column * width, -180.0), min((self.column + 1) * width, 180.0)
 
 
@@ -64,7 +66,7 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
     number("km", km, 1e-6, 1e5)
     try:
         row = math.floor(loc[0] / (km / _KM_PER_DEGREE))
-        return Cell(row, math.floor(_on_circle(loc[1]) / _sides(row, km)[1]), km)
+        return Cell(row, math.floor(_on_circle(loc[1]) / _height_and_width_deg(row, km)[1]), km)
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise _build_error("loc", loc) from error
 
@@ -120,7 +122,7 @@ def _on_circle(lon: float) -> float:
     return lon if -180 <= lon < 180 else (lon + 180) % 360 - 180
 
 
-def _sides(row: int, km: float) -> tuple[float, float]:
+def _height_and_width_deg(row: int, km: float) -> tuple[float, float]:
     """Return height and width of the cells of a row, in degrees."""
     height = km / _KM_PER_DEGREE
     near_equator = min(abs(row), abs(row + 1)) * height

@@ -287,7 +287,7 @@ class ClientMachine:
         return stored.seq if stored is not None and stored.is_set else msgspec.UNSET
 
     def _receive_attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
-        """Record that the access point serves this client; send the policy and the report that it lacks."""
+        """Record that the access point serves this client; send the policy and the changes that it lacks."""
         stored, epoch, report = self._attachment, message.epoch, message.report
         is_late = report < self._attached_report or not self._attached_report
         if epoch != stored.epoch or source != stored.at or is_late or not self._has_link:
@@ -302,9 +302,8 @@ class ClientMachine:
         policy = self._store.get("policy", _StoredPolicy)
         if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
             self._store.put("policy", replace(policy, is_set=False))
-        late = self._resend_report(now_us) if self._has_unacked_report() else ()
         changed = self._report_changes(now_us)  # since it attached
-        return [*answered, *late, *self._send_policy(now_us), *changed]
+        return [*answered, *self._send_policy(now_us), *changed]
 
     def _receive_behind(self, now_us: int, source: str, message: Behind) -> Sequence[Effect]:
         """Attach again, with an epoch above the one that the access point knows."""
@@ -407,14 +406,10 @@ class ClientMachine:
         self._store.put("report", seq)
         return lost
 
-    def _has_unacked_report(self) -> bool:
-        """Return whether the last report is not acknowledged."""
-        return self._acked_report < self._last_report
-
     def _resend_report(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit the last report, which supersedes earlier ones."""
+        """Retransmit the last report, which supersedes earlier ones, unless it is acknowledged."""
         stop = self._settle_reports(now_us, self._last_report - 1)
-        return [*stop, *self._send_report(now_us)] if self._has_unacked_report() else stop
+        return [*stop, *self._send_report(now_us)] if self._acked_report < self._last_report else stop
 
     # -- the policy
 

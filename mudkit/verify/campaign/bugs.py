@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
-from mudkit.events import CancelTimer, Effect, SetTimer
+from mudkit.events import CancelTimer, Effect, Send, SetTimer
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import write_path
 from mudkit.systems.mud.device.attachment import Attach, SessionState
@@ -31,17 +31,23 @@ from mudkit.systems.mud.device.cache import CachedAnswer
 from mudkit.systems.mud.device.connection import (
     RETRY,
     Connection,
-    ContinuousRead,
     PendingAsk,
     Writing,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.read_states import StartedRead
+from mudkit.systems.mud.device.registrations import Registrations
+from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
+from mudkit.systems.mud.device.store_budget import StoreBudget
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
 from mudkit.systems.mud.messages import (
+    Ask,
+    AskBatch,
     Notification,
     ReaderDataUpdate,
     RoutedWrite,
@@ -57,6 +63,7 @@ from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
+from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
@@ -129,14 +136,15 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 _fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
 _scope = backend._results_key
 _register, _replace_reader_data, _match = (
-    ContinuousReads._request_registration,
+    Registrations.request,
     Processor._replace_reader_data,
     Matching.match,
 )
 _build_request = WritePath.build_request
+_check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
-_begin_live = ContinuousReads._begin_live
+_begin_live = Registrations.begin_live
 _write_at_store = BackEnd._write
 _send_tell = Processor._send_tell
 
@@ -170,13 +178,13 @@ def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any
     return (item.body,)
 
 
-def _emit_at_once(self: ContinuousReads, read: ContinuousRead, notice: Any) -> Sequence[Effect]:
+def _emit_at_once(self: ReadNotices, read: StartedRead, notice: Any) -> Sequence[Effect]:
     """Emit a notification although its listener may have no callback."""
-    return notice.notify(), self._notices.add(notice)
+    return self.pass_on(read, notice)
 
 
-def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
-    return () if read.stored.handle in self._registrations else _register(self, now_us, read)
+def _register_once(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
+    return () if read.stored.handle in self._requests else _register(self, now_us, read)
 
 
 def _notify_everyone(
@@ -209,7 +217,7 @@ def _greet_for_each(self: Greeting, now_us: int, app: str, attachment: Attach) -
 
 
 def _register_all(self: ContinuousReads, now_us: int, state: SessionState) -> Sequence[Effect]:
-    self._session = None
+    self._registrations.session = None
     return _receive_session(self, now_us, state)
 
 
@@ -240,7 +248,7 @@ def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> 
     return _fail(self, 0, write, error, None)
 
 
-def _notify_synced_early(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
     """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
@@ -253,6 +261,12 @@ def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: An
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
     return write.type == before.type == "blind" and not self._order.is_between(before, write)
+
+
+def _check_writes_only(*given: Any) -> None:
+    """Judge no delete, whose record is None."""
+    if given[3] is not None:
+        _check_may_write(*given)
 
 
 def _apply_out_of_order(
@@ -276,6 +290,11 @@ def _send_one_by_one(
     build: Callable[[PendingAsk], WriteRequest],
 ) -> Sequence[Effect]:
     return [effect for ask in asks for effect in _send_writes(self, now_us, [ask], build)]
+
+
+def _send_all_at_once(self: DeviceService, app: str, messages: Sequence[Ask | AskBatch]) -> Sequence[Effect]:
+    """Send the writes of an app without those of the others."""
+    return [Send(self._current_gateway(), message) for message in messages]
 
 
 BUGS: Final = (
@@ -335,7 +354,7 @@ BUGS: Final = (
     Bug(
         "a new session without repeated registrations",
         "continuous reads end silently when a notification server has lost them",
-        ((ContinuousReads, "_request_registration", _register_once),),
+        ((Registrations, "request", _register_once),),
         in_histories=False,
     ),
     Bug(
@@ -396,9 +415,9 @@ BUGS: Final = (
     Bug(
         "changes that do not wait for an application",
         "an application that was started again misses changes of its continuous reads",
-        ((ContinuousReads, "_emit", _emit_at_once),),
+        ((ReadNotices, "emit", _emit_at_once),),
         in_histories=False,
-        seed=17,
+        seed=24,
     ),
     Bug(
         "changes beyond the bound that are dropped",
@@ -449,7 +468,7 @@ BUGS: Final = (
         "another app of the device misses changes of its continuous reads",
         ((Greeting, "_concerned", lambda self, body: list(self._apps)[:1]),),
         in_histories=False,
-        seed=5,
+        seed=8,
     ),
     Bug(
         "an answer for every app that asks the same",
@@ -463,7 +482,7 @@ BUGS: Final = (
         "continuous reads of an app end silently with those of another one",
         ((Greeting, "attach", _end_for_all),),
         in_histories=False,
-        seed=10,
+        seed=36,
     ),
     Bug(
         "a timeout that does not adapt to the link",
@@ -519,6 +538,39 @@ BUGS: Final = (
         in_histories=False,
     ),
     Bug(
+        "a message for each app",
+        "writes of several apps that have waited for a network leave one after another",
+        ((DeviceService, "_send_all", _send_all_at_once),),
+        in_histories=False,
+        seed=8,
+    ),
+    Bug(
+        "a budget for each app",
+        "the apps of a device store more than its budget",
+        ((StoreBudget, "record_use", lambda self, app, use: None),),
+        in_histories=False,
+        seed=13,
+    ),
+    Bug(
+        "a rule that nobody judges",
+        "everybody replaces and deletes what a rule keeps for its owner",
+        ((backend, "check_may_write", lambda *given: None),),
+        in_histories=False,
+    ),
+    Bug(
+        "a rule that does not concern deletes",
+        "everybody deletes what a rule keeps for its owner",
+        ((backend, "check_may_write", _check_writes_only),),
+        in_histories=False,
+    ),
+    Bug(
+        "reads that forget what their client was told of",
+        "a read shows an older version than its client was told of",
+        ((Local, "seen_lsns", lambda self, name: {}),),
+        in_histories=False,
+        seed=134,
+    ),
+    Bug(
         "a policy that decides about pending writes",
         "a device does not show its own writes without a network",
         ((CachedAnswer, "is_pending", property(lambda cached: False)),),
@@ -535,7 +587,7 @@ BUGS: Final = (
     Bug(
         "a first state that is told too early",
         "an application draws its first screen without records that exist",
-        ((ContinuousReads, "_begin_live", _notify_synced_early),),
+        ((Registrations, "begin_live", _notify_synced_early),),
         in_histories=False,
         seed=16,
     ),

@@ -19,7 +19,8 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
-from mudkit.verify.campaign.neighbours import STEPS, Neighbours
+from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
+from mudkit.verify.campaign.neighbours import OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -140,6 +141,10 @@ class Campaign:
             self._hosts,
             self.work.log,
             Random(f"neighbours of run {seed}"),
+            Random(f"stores and outages of neighbours of run {seed}"),
+        )
+        self.guarded = Guarded(
+            self.clients, self.users, self.work.log, Random(f"guarded table of run {seed}")
         )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
@@ -256,6 +261,7 @@ class Campaign:
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
         self.neighbours.record_loss(host.name)
+        self.guarded.record_loss(host.name)
         self.work.record_loss(host.name, is_wiped=is_wiped)
 
     def _drop_rolled_back_answers(self, host: Any) -> None:
@@ -294,6 +300,8 @@ class Campaign:
             creation = first.create(SIDE)
             creation.result()
             self.work.creations.append(creation)
+        if self.guarded.is_used:
+            self.guarded.begin()
         if self.neighbours:
             self.neighbours.begin()
             self.counts["other apps"] += 1
@@ -301,6 +309,7 @@ class Campaign:
         for at_us, step in plan:
             if at_us > world.now_us:
                 world.run(at_us)
+                self.neighbours.check_stores()
             self._step(step)
         self.faults.end()
         self.lab.run(minutes=10)
@@ -370,7 +379,14 @@ class Campaign:
 
         def recorder(name: str) -> Any:
             values = self.probe[f"continuous read of {name}"]
-            return lambda change: values.append(change if isinstance(change, dict) else change.record["v"])
+
+            def record(change: Any) -> None:
+                if isinstance(change, dict):
+                    values.append(change)
+                elif not change.is_pending:
+                    values.append(change.record["v"])
+
+            return record
 
         for name, client in able.items():
             client.read(MAIN, f"key = '{PROBE}'", "continuous", callback=recorder(name))
@@ -429,7 +445,7 @@ class Campaign:
             plan += [(at_us, step) for at_us, step in plan[-5:]]  # two at once, which may become one
         many = self._windows.choices([0, 2, 5], [2, 2, 1])[0]
         plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
-        plan += self.neighbours.plan(end_us)
+        plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us)]
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -466,7 +482,9 @@ class Campaign:
             self.work.window(self._windows.choice(list(self.clients)), self._windows)
         elif step == "application":
             self._restart_application()
-        elif step in STEPS:
+        elif step in GUARDED_STEPS:
+            self.guarded.act(step)
+        elif step in STEPS or step == OUTAGE:
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)

@@ -64,7 +64,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "state, late",
     ),
     "replica": (
-        "applied late", "read, answered", "read, passed on to the master",
+        "applied late", "read, answered", "read, passed on to the back end",
     ),
     "back end": (
         "admin, known already", "admin, late copy", "admin, refused", "alter", "begins",

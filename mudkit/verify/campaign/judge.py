@@ -108,6 +108,7 @@ class Judgement:
             "all reads are answered, and the system comes to rest": self._judge_rest,
             "reads have the guarantees of their types": self._judge_history,
             "continuous reads are notified of each change once": lambda: self._judge_watches(rows),
+            "continuous reads show what is committed, or pending on their device": self._judge_applications,
             "continuous reads of aggregates are notified when these change": lambda: self._judge_tallies(
                 rows
             ),
@@ -115,14 +116,17 @@ class Judgement:
                 rows
             ),
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
+            "nobody replaces or deletes what a rule keeps for its owner": self._judge_replaced,
+            "no read shows an older version than its client was told of": self._judge_outdated,
             "no app sees what only another one may see": self._judge_seen,
+            "the apps of a device keep to the budget of its store": self._judge_stores,
             "an app's reads do not end with those of another app of its device": self._judge_missed,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together, self._judge_seen,
+                self._judge_together, self._judge_seen, self._judge_stores,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -677,11 +681,26 @@ class Judgement:
             if shown != expected:
                 self.problems.append(f"{where} shows {shown}, and the first of its records are {expected}")
 
+    def _judge_applications(self) -> None:
+        """Check that applications show what their devices have, and as pending what is pending there."""
+        for watch in self.campaign.work.watches:
+            if watch.table == MAIN:
+                self.problems += _shown_problems(self.campaign, watch)
+
     def _judge_collected(self) -> None:
         self.problems += self.campaign.returned
 
+    def _judge_replaced(self) -> None:
+        self.problems += self.campaign.guarded.replaced()
+
+    def _judge_outdated(self) -> None:
+        self.problems += self.campaign.guarded.outdated()
+
     def _judge_seen(self) -> None:
         self.problems += self.campaign.neighbours.seen()
+
+    def _judge_stores(self) -> None:
+        self.problems += self.campaign.neighbours.above_budget
 
     def _judge_missed(self) -> None:
         self.problems += self.campaign.neighbours.missed()
@@ -690,7 +709,7 @@ class Judgement:
         """Check that versions ascend, and that no notification follows the end.
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
-        kind of change.
+        kind of change. What follows a pending change may be what was there before.
         """
         last: dict[str, tuple[int, str]] = {}
         for place, change in enumerate(watch.notified):
@@ -699,6 +718,8 @@ class Judgement:
                     self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
             version, kind = last.get(change.key, (0, ""))
+            if place in watch.corrections and change.version <= version:
+                continue
             if change.version < version or (change.version == version and change.kind == kind):
                 self.problems.append(f"a continuous read was notified of {change} after version {version}")
             last[change.key] = change.version, change.kind
@@ -809,9 +830,13 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
         return {bool(Predicate.restore(**writer)({}, receiver=reader.data)) for reader in possible}
 
     last: dict[str, Any] = {}
-    for change, notified_us in zip(changes, watch.notified_us, strict=False):
+    for place, (change, notified_us) in enumerate(zip(changes, watch.notified_us, strict=False)):
+        before = last.get(change.key)
+        if place in watch.corrections and not change.version:  # there was no record, and there is none
+            last.pop(change.key, None)
+            continue
         row = at.get((change.key, change.version))
-        before, last[change.key] = last.get(change.key), change
+        last[change.key] = change
         notified = f"{where}: notified of {change}"
         if row is None:
             yield (f"{notified}, which is not in the log")
@@ -839,6 +864,8 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
     final = {row["key"]: row for row in rows}
     for key, row in final.items():
         known, (is_visible,) = last.get(key), visibility(row, [reader])
+        if key in watch.keys_pending:
+            continue  # the own write is shown
         if row["ts_us"] <= since_us:
             continue  # it depends on the time at which the data changed
         if is_visible:
@@ -849,6 +876,38 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
                 yield (f"{where}: {key} is {row}, and the last notification was {known}")
         elif known is not None and known.kind != "remove":
             yield (f"{where}: {key} is hidden ({row}), and the last notification was {known}")
+
+
+def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
+    """Yield what an application shows at the end and its device does not, and what is wrongly pending.
+
+    An application that the cloud has ended or its device has lost shows nothing any more.
+    """
+    observed = campaign.clients[watch.client].installed.machine
+    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.max_notified is not None
+    if is_over or watch.operation.status != "ok" or observed is None:
+        return
+    machine = observed.observed
+    where = f"continuous read {watch.text!r} of {watch.client}"
+    handle = int(watch.operation.result())
+    if not machine.continuous_reads.has_read(handle):
+        return
+    local, read = machine.local, machine.continuous_reads.read_of(handle)
+    shown = {
+        key: (change.version, change.record) for key, change in watch.shown.items() if change.kind == "upsert"
+    }
+    if not read.waiting and not read.stored.is_paused and shown != read.records.shown():
+        yield f"{where} shows {shown}, its device has {read.records.shown()}"
+    pending = {key for key, (version, _) in read.records.shown().items() if version is None}
+    for key in pending - set(local.pending_keys(MAIN)):
+        yield f"{where} shows {key} as pending, and no write of it is"
+    reader = watch.reader_data[-1]
+    for key in local.pending_keys(MAIN):
+        write = local.newest_write(MAIN, key)
+        row = {"key": key, "data": write.data, "predicate": write.predicate and as_wire(write.predicate)}
+        belongs = read.stored.has_begun and _is_match(watch, row) and _is_shown_to(row, reader)
+        if write.changes is None and belongs != (key in pending):
+            yield f"{where}: {write} belongs to it: {belongs}, shown as pending: {key in pending}"
 
 
 def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -863,8 +922,15 @@ def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str,
     if len(watch.reader_data) > 1:
         return
     predicate, reader = Predicate(watch.text or "TRUE"), watch.reader_data[0].data
-    keys_told = {change.key for change in watch.notified[: watch.synced_after[0]]}
-    for key in {row["key"] for row in rows} - keys_told:
+    keys_own = {
+        write.key
+        for write in campaign.work.writes
+        if write.client == watch.client
+        and write.operation.invoked_us <= watch.synced_us[0]
+        and not 0 < (write.operation.responded_us or 0) < watch.operation.invoked_us
+    }
+    """Records of which the application may have been shown what it wrote itself."""
+    for key in {row["key"] for row in rows} - watch.keys_synced - keys_own:
         of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= watch.synced_us[0]]
         before = [row for row in of_key if row["ts_us"] < watch.operation.invoked_us]
         states = [*before[-1:], *of_key[len(before) :]] if before else []

@@ -1,7 +1,8 @@
 """Other apps on the devices of a run, which share the service of their device with the clients of the work.
 
 They have a table of their own. A bank reads it continuously on some devices; a thief beside it shows the
-bank's token in its own name. What the bank reads must neither be seen by others nor end with their reads.
+bank's token in its own name. What the bank reads must neither be seen by others nor end with their reads, and
+all apps of a device keep to the budget of its store.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ BOARD: Final = "board"
 STEPS: Final = ("deposit", "pry", "steal", "brief read", "flood")
 _KEYS: Final = ("a", "h", "q")
 _FLOOD: Final = 40
+OUTAGE: Final = "outage of apps"
+"""Step in which several apps of a device write without a network."""
 
 
 @dataclass
@@ -40,13 +43,16 @@ class _Account:
 
 
 class Neighbours:
-    """Bank and thief on some devices of a run; ``clients`` are those of the work, ``draw`` is a stream."""
+    """Bank and thief on some devices of a run; ``clients`` are those of the work.
+
+    ``draw`` is a stream; so is ``added``, for what leaves the former as it is.
+    """
 
     def __init__(
         self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], hosts: Mapping[str, ObservedHost],
-        log: Mapping[int, Any], draw: Random,
+        log: Mapping[int, Any], draw: Random, added: Random,
     ) -> None:  # fmt: skip
-        self._lab, self._draw, self._log = lab, draw, log
+        self._lab, self._draw, self._added, self._log = lab, draw, added, log
         self._clients = clients
         self._count = 0
         self._accounts: dict[str, _Account] = {}
@@ -56,12 +62,15 @@ class Neighbours:
         """Operations by which others ask for what only the bank may see."""
         self._peeked: list[Any] = []
         """Changes of which they were notified."""
+        self.above_budget: list[str] = []
+        """Devices whose apps held more than the budget of the store, in words."""
         names = draw.sample(sorted(clients), draw.choice([1, len(clients)])) if draw.random() < 0.4 else []
         for name in names:
             host = ObservedHost(lab.devices[name], hosts[name].record)
-            token = lab.token(f"{name} banks", BANK, hours=1e4)
-            self._accounts[name] = _Account(Client(host, cloud, app=BANK, token=token))
-            self._thieves[name] = Client(host, cloud, app=THIEF, token=lab.token("eve", THIEF, hours=1e4))
+            token, thief = lab.token(f"{name} banks", BANK, hours=1e4), lab.token("eve", THIEF, hours=1e4)
+            max_rows = added.choice([2, 4])
+            self._accounts[name] = _Account(Client(host, cloud, app=BANK, token=token, max_rows=max_rows))
+            self._thieves[name] = Client(host, cloud, app=THIEF, token=thief, max_rows=max_rows)
 
     def __bool__(self) -> bool:
         return bool(self._accounts)
@@ -79,10 +88,15 @@ class Neighbours:
     def plan(self, end_us: int) -> list[tuple[int, str]]:
         """Return steps at times until the end of a run; none if there is no other app."""
         many = self._draw.randint(5, 15) if self else 0
-        return [(self._draw.randint(0, end_us), self._draw.choice(STEPS)) for _ in range(many)]
+        plan = [(self._draw.randint(0, end_us), self._draw.choice(STEPS)) for _ in range(many)]
+        outages = self._added.choice([0, 2, 0]) if self else 0
+        return plan + [(self._added.randint(0, end_us), OUTAGE) for _ in range(outages)]
 
     def act(self, step: str) -> None:
-        """Execute a step of :data:`STEPS` on one of the devices."""
+        """Execute a step of :data:`STEPS`, or :data:`OUTAGE`, on one of the devices."""
+        if step == OUTAGE:
+            self._write_without_network(self._added.choice(sorted(self._accounts)))
+            return
         draw = self._draw
         name = draw.choice(sorted(self._accounts))
         if step == "deposit":
@@ -106,9 +120,27 @@ class Neighbours:
         if name in self._accounts:
             self._accounts[name].is_judged = False
 
+    def check_stores(self) -> None:
+        """Check that the apps of each device hold no more committed records than its budget."""
+        for name, account in self._accounts.items():
+            clients = self._clients[name], account.client, self._thieves[name]
+            machines = [client.installed.machine for client in clients]
+            if None in machines:
+                continue
+            stores = [getattr(machine, "_machine", machine).local for machine in machines]
+            rows, budget = sum(one.row_count for one in stores), max(one.max_rows for one in stores)
+            if rows > budget:
+                self.above_budget.append(f"the apps of {name} hold {rows} records, its budget is {budget}")
+
     def seen(self) -> list[str]:
         """Return in words what others have seen of the bank's records."""
-        changes = [change for change in self._peeked if not isinstance(change, dict)]  # else it was ended
+        changes = [
+            change
+            for change in self._peeked
+            if not isinstance(change, dict)  # it was ended
+            and not change.is_pending  # it is the thief's own
+            and change.version
+        ]
         seen = [f"another app was notified of {change}" for change in changes]
         for peek in self._peeks:
             if peek.status == "ok":
@@ -133,6 +165,8 @@ class Neighbours:
                 continue
             last: dict[str, int] = {}
             for change in account.changes:
+                if change.is_pending or not change.version:  # nothing that the store has committed
+                    continue
                 last[change.key] = max(change.version, last.get(change.key, 0))
             if last != final:
                 missed.append(f"the bank on {name} was notified up to {last}, the log is at {final}")
@@ -142,6 +176,13 @@ class Neighbours:
         self._count += 1
         record = {"v": f"{name} deposit {self._count}"}
         self._accounts[name].client.write(VAULT, self._draw.choice(_KEYS), record)
+
+    def _write_without_network(self, name: str) -> None:
+        """Write as several apps of a device that has no network for a while."""
+        self._lab.faults.cut(name, minutes=0.5)
+        self._count += 1
+        self._accounts[name].client.write(VAULT, "o", {"v": f"{name} deposit {self._count}"})
+        self._thieves[name].write(BOARD, "o", {"v": f"{name} writes {self._count}"})
 
     def _pry(self, name: str) -> None:
         """Ask for the bank's records as another app, sometimes while the bank asks the same."""

@@ -37,6 +37,7 @@ from mudkit.events import (
 )
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
+from mudkit.systems.mud.device.service import SEND
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.tokens import Authority, Claims
 from mudkit.verify.campaign.faults import ROGUE
@@ -76,7 +77,7 @@ class _ClientObserver:
         self._parts: dict[str, set[Any]] = {}
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """Yield the names of the transitions; ``is_kept`` is True if the store was written."""
+        """Yield the names of the transitions by messages as mappings; ``is_kept``: the store was written."""
         sent = _sent(effects)
         requests = _requests(sent)
         if type(event) is Call:
@@ -136,7 +137,7 @@ class _ClientObserver:
         kind = message["kind"]
         if kind == "forwarded":
             yield from self._observe_notification(message["body"], effects, requests)
-        elif kind in ("session", "gateway lost"):
+        elif kind in ("session", "gateway lost", "shared", "evict", "delay over"):
             return  # the service has told it
         elif message["id"] not in self._requests:
             yield "connection: late answer"
@@ -217,7 +218,8 @@ class _ServiceObserver:
         if type(event) is SendFailed:
             yield "connection: next gateway" if effects else "connection: failure of no matter"
         elif type(event) is TimerFired:
-            yield f"watching: {event.name} timer"
+            if event.name != SEND:  # the writes of apps
+                yield f"watching: {event.name} timer"
         elif type(event) is Received:
             kind = event.message["kind"]
             if kind == "stream":
@@ -245,6 +247,11 @@ def _requests(sent: Sequence[Any]) -> list[Any]:
     return requests + [ask for message in sent if message["kind"] == "asks" for ask in message["asks"]]
 
 
+def _parts(message: Any) -> list[Any]:
+    """Return the parts of a message of a service: what each app has sent."""
+    return list(message["parts"]) if message["kind"] == "asks of apps" else [message]
+
+
 def _is_write(ask: Mapping[str, Any]) -> bool:
     """Return whether a request of a client is a write."""
     return bool(ask["what"]["op"] == "write")
@@ -259,7 +266,7 @@ class _GatewayObserver:
             return
         kind, sent = event.message["kind"], _sent(effects)
         first = sent[0]["kind"] if sent else None
-        if kind in ("ask", "asks"):
+        if kind in ("ask", "asks", "asks of apps"):
             yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
         elif kind == "described":
             if first is None:
@@ -314,7 +321,7 @@ class _ReplicaObserver:
             yield "replica: applied late"
         elif type(event) is Received and event.message["kind"] == "read":
             kind = _sent(effects)[0]["kind"]
-            yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the master"
+            yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the back end"
 
 
 class _ProcessorObserver:
@@ -537,6 +544,14 @@ class _ObservedMachine:
         self._host = host
         self._writes: dict[str, ItemId] = {}
         """Write of each request of this life that has no answer."""
+        self._link_up_us = -1
+        self._over_link: list[Any] = []
+        """Messages with writes that a service has sent since then, in the same moment."""
+
+    @property
+    def observed(self) -> Any:
+        """The machine itself."""
+        return self._machine
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -549,6 +564,7 @@ class _ObservedMachine:
         for name in self._observer.names(observed_event, observed, is_kept):
             self._host.record(name)
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
+            self._record_apps_apart(now_us, event, _sent(observed))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
@@ -570,6 +586,22 @@ class _ObservedMachine:
         for first, then in itertools.pairwise(with_writes):
             if size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
                 self._host.sent_apart.append(f"{self._host.name} has sent {first} and then {then}")
+
+    def _record_apps_apart(self, now_us: int, event: Event, sent: Sequence[Any]) -> None:
+        """Record writes of apps that were sent in two messages over a new link, and would fit into one."""
+        if isinstance(event, LinkUp):
+            self._link_up_us, self._over_link = now_us, []
+        if now_us != self._link_up_us:
+            return
+        before = len(self._over_link)
+        self._over_link += [message for message in sent if any(map(_is_write, _requests(_parts(message))))]
+        for first, then in itertools.pairwise(self._over_link[max(0, before - 1) :]):
+            apps = {part["client"] for message in (first, then) for part in _parts(message)}
+            if len(apps) > 1 and size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
+                words = f"the service of {self._host.name} has sent {first} and then {then}"
+                self._host.sent_apart.append(words)
+        if event == TimerFired(SEND):  # later calls of the moment have not waited
+            self._link_up_us = -1
 
     def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
         """Record the answer to a write; after an expired token the write still waits."""

@@ -43,7 +43,7 @@ class Runs:
 
 
 def play_some(seeds: Sequence[int]) -> Runs:
-    """Run and judge some seeds in turn; an exception counts as a problem of its run."""
+    """Run and judge some seeds in turn; return their total. An exception is a problem of its run."""
     total = Runs()
     for seed in seeds:
         try:

@@ -65,7 +65,7 @@ class Rogue:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case LinkUp() | TimerFired() if now_us < self.until_us:
-                hellos = [Send(server, self._hello()) for server in self.servers]
+                hellos = [Send(server, self._build_hello()) for server in self.servers]
                 return [*hellos, SetTimer(ROGUE, self.every_us)]
             case Received(source=source, message=message):
                 fields = as_wire(message)
@@ -73,13 +73,14 @@ class Rogue:
                     return ()  # a late welcome of a machine that had this address before
                 self.heard.append(fields["kind"])
                 if "nonce" in fields:
-                    return (Send(source, self._hello(nonce=fields["nonce"])),)
+                    return (Send(source, self._build_hello(nonce=fields["nonce"])),)
                 if fields["kind"] == "stream":
                     ack = {"kind": "confirmed", "stream": fields["stream"], "number": fields["number"]}
                     return (Send(source, ack),)
         return ()
 
-    def _hello(self, **more: Any) -> dict[str, Any]:
+    def _build_hello(self, **more: Any) -> dict[str, Any]:
+        """Build the next hello: each has a ``seq`` of its own. ``more`` are further fields."""
         self._seq += 1
         hello = {
             "kind": "hello", "endpoint": self.endpoint, "session": self.session, "policies": {},

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, Literal, get_args
 
 from mudkit.errors import MudkitError
-from mudkit.systems.mud import Artefact, Client, Cloud, energy, freshness
+from mudkit.systems.mud import Artefact, Change, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import Offline
@@ -65,7 +65,14 @@ class Watch:
     """In order; the last one is valid."""
     operation: Any = None
     notified: list[Any] = field(default_factory=list)
+    """Without what was pending."""
     notified_us: list[int] = field(default_factory=list)
+    shown: dict[str, Any] = field(default_factory=dict)
+    """Last change of each record that the application was notified of, by key."""
+    keys_pending: set[str] = field(default_factory=set)
+    """Records whose last change is pending."""
+    corrections: set[int] = field(default_factory=set)
+    """Places of the notifications that followed a pending change of their record."""
     sessions: dict[str, int] = field(default_factory=dict)
     """Life of the client's machine at the last notification of each id."""
     lsn: int = 0
@@ -73,6 +80,8 @@ class Watch:
     is_on: bool = True
     synced_after: list[int] = field(default_factory=list)
     """Number of notifications when the application heard that the first state is there."""
+    keys_synced: frozenset[str] = frozenset()
+    """Records of which it had been notified when it heard this first."""
     synced_us: list[int] = field(default_factory=list)
     """Times at which it heard this."""
     max_notified: int | None = None
@@ -83,6 +92,20 @@ class Watch:
     """Callback of the application."""
     selection: Selection | None = None
     """Columns, order and limit of a window; None: of no window."""
+
+    def show(self, notification: Any, now_us: int) -> None:
+        """Note a notification that is no repeat."""
+        if isinstance(notification, Change):
+            key = notification.key
+            self.shown[key] = notification
+            if notification.is_pending:
+                self.keys_pending.add(key)
+                return
+            if key in self.keys_pending:
+                self.keys_pending.remove(key)
+                self.corrections.add(len(self.notified))
+        self.notified.append(notification)
+        self.notified_us.append(now_us)
 
 
 @dataclass
@@ -297,8 +320,7 @@ class Work:
             watch.sessions[notification.id] = session
             if before < session:  # a kill may repeat it
                 return
-            watch.notified.append(notification)
-            watch.notified_us.append(self._now_us())
+            watch.show(notification, self._now_us())
 
         watch.record = record
         read = self._clients[name].read
@@ -309,6 +331,7 @@ class Work:
 
         def record_synced(operation: Any) -> None:
             if operation.status == "ok":
+                watch.keys_synced = watch.keys_synced or frozenset(watch.shown)
                 watch.synced_after.append(len(watch.notified))
                 watch.synced_us.append(self._now_us())
 

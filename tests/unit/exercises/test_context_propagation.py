@@ -122,6 +122,12 @@ def test_messages_of_the_smallest_scenario_are_drawn():
     assert "push" in texts
 
 
+def test_clients_of_a_picture_have_the_attributes_of_the_scenario():
+    """A function that reads them in each scenario fails in none, so in the picture neither."""
+    figure = judge(CHAPTER, make_piece(later=Time(40_000))).diagram()
+    assert "failed" not in [note.text for note in figure.layout.annotations]
+
+
 def test_piece_that_raises_has_a_diagram():
     figure = judge(CHAPTER, make_piece(now=assume_places)).diagram()
     assert len(figure.data) > 1

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, grade, judge
-from mudkit.exercises.grading import _kill_group
+from mudkit.exercises.grading import _files_to_judge, _kill_group
 
 pytestmark = pytest.mark.process
 RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
@@ -166,6 +166,15 @@ def test_missing_exercise_has_a_row(hand_in):
     assert table[["exercise", "piece", "verdict"]].to_numpy().tolist() == [
         ["00_start_here", "take", "not there"]
     ]
+
+
+def test_copies_that_jupyterlab_keeps_are_not_judged(tmp_path):
+    """Files whose names begin with a dot, and all in such folders, are hidden."""
+    names = ["ann.py", "late/bob.ipynb", ".cyd.py", ".ipynb_checkpoints/ann.py", "late/.old/bob.ipynb"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert _files_to_judge(tmp_path) == [tmp_path / "ann.py", tmp_path / "late" / "bob.ipynb"]
 
 
 @pytest.mark.soak(keep=1, group="processes")

@@ -13,7 +13,7 @@ from judged import check_accepted, check_rejected, mark_soak
 import mudkit
 from mudkit.exercises import judge, last_hop
 from mudkit.exercises.last_hop import _Case, _Judged, _play
-from mudkit.systems.lasthop import Forwarding, Item, Spool, play, simulate
+from mudkit.systems.lasthop import Forwarding, Item, Spool, message_lifecycles, play, simulate
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 CHAPTER = "04_last_hop"
@@ -116,6 +116,17 @@ def test_judge_rejects(rule, problem):
     figure = verdict.diagram()
     assert figure.layout.annotations[0].text == "the rule"
     assert any(trace.name == "waits at the server" and trace.x for trace in figure.data)
+
+
+def test_picture_shows_36_hours_around_the_harm():
+    """A rule that forwards nothing loses much of what is read on-line: half of it comes before the middle."""
+    best = last_hop._best(SIMPLE)
+    figure = last_hop._drawn(lambda known: [], SIMPLE, best)
+    begin_h, end_h = figure.layout.xaxis.range
+    assert end_h - begin_h == 36
+    online = message_lifecycles(SIMPLE.drawn(), partial(Spool, 0.0, Forwarding("on-line")), SIMPLE.most)
+    lost_h = online["came_us"][(online["read_us"] >= 0) & (online["came_us"] > 36 * 3.6e9)] / 3.6e9
+    assert (begin_h + end_h) / 2 == pytest.approx(lost_h.median(), abs=12)
 
 
 def test_failure_is_the_simplest_scenario():

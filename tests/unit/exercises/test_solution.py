@@ -20,7 +20,7 @@ from mudkit.events import Ciphertext, Notify, Send
 from mudkit.exercises import EXERCISES, Exercise, PlayedScenario
 from mudkit.exercises.cache_policies import ReadRequest
 from mudkit.exercises.judging import judged
-from mudkit.exercises.solution import Solution, SolutionEnded, _is_same, _Server
+from mudkit.exercises.solution import Solution, SolutionEnded, _is_same, _running, _Server
 from mudkit.systems.radiator import Volume
 
 SCALARS = (
@@ -208,3 +208,4 @@ def test_process_that_ends_is_no_outcome(start) -> None:
     piece = start("import os\ndef take(seen, message):\n    os._exit(3)\n", "00_start_here", "take")
     with pytest.raises(SolutionEnded, match="status 3"):
         judged("00_start_here", EXERCISES["00_start_here"], piece)
+    assert _running == {}, "a later one may have its id"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mudkit.experiment import Afternoon, album_keys, interest_costs
+from mudkit.errors import ParameterError
+from mudkit.experiment import Afternoon, album_keys, contrail_scenarios, interest_costs
 
 PLAN = Afternoon(hours=0.7, area_km=2.0, roam_km=5.0)
 SEED = 7
@@ -50,6 +51,21 @@ def test_sender_filters_save_energy_only_with_few_interested_friends():
     assert many["sender filters"]["uploads"] == many["all is sent"]["uploads"] == 8
     assert few["sender filters"]["sender_j"] < few["all is sent"]["sender_j"]
     assert many["sender filters"]["sender_j"] > many["all is sent"]["sender_j"]
+
+
+def test_wishes_and_the_interval_of_polls_are_those_that_are_given(monkeypatch):
+    """Shares are of items, from 0 to 1; seconds become milliseconds of the ports."""
+    passed_on = {}
+    monkeypatch.setattr(
+        contrail_scenarios,
+        "_interest",
+        lambda filters, polling_ms, *rest: passed_on.update({polling_ms: filters}),
+    )
+    interest_costs(0.25, 1, friends=2, filter_polling_s=2.0)
+    assert passed_on.pop(2000.0) == ["wish_0 < 0.25", "wish_1 < 0.25"]
+    assert list(passed_on.values()) == [["wish_0 IS NOT NULL"] * 2]
+    with pytest.raises(ParameterError, match="share"):
+        interest_costs(1.5, 1)
 
 
 def test_album_key_changes_when_a_friend_joins_or_leaves():

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mudkit import show, words
 from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import (
     ADAPTERS,
@@ -20,6 +21,7 @@ from mudkit.experiment import (
     TRAFFIC,
     UNSUPPORTED,
     WARD,
+    Comparison,
     LastHop,
     Mud,
     Sublim,
@@ -81,6 +83,16 @@ def test_differences_are_paired_with_the_baseline(board):
     runs = board.runs[board.runs["task"] == "traffic alerts"].pivot(index="seed", columns="system")
     paired = runs["down_kb"]["SUBLIM"] - runs["down_kb"]["MUD"]
     assert result.loc["down_kb", "difference"] == pytest.approx(paired.mean())
+
+
+def test_comparison_shows_signed_differences_of_all_measures_but_those_that_are_0():
+    rows = [(name, seed, *values) for name, values in (("a", (2, 0, 5)), ("b", (3, 0, 4))) for seed in (1, 2)]
+    runs = pd.DataFrame(rows, columns=["system", "seed", "useful", "late", "radio_j"])
+    shown = show(Comparison(runs, "a"))._repr_html_()
+    titles = {measure: words.label(measure).title for measure in ("useful", "late", "radio_j")}
+    assert [measure for measure, title in titles.items() if title in shown] == ["useful", "radio_j"]
+    assert "+1" in shown
+    assert "−1" in shown
 
 
 def test_privacy_covers_all_tasks_unless_disabled(board):

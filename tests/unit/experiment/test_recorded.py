@@ -12,7 +12,8 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.experiment import ADAPTERS, recorded_task, run
+from mudkit.experiment import ADAPTERS, recorded, recorded_task, run
+from mudkit.experiment.tasks import SETTLE_S
 from mudkit.sources import OutageLog
 from mudkit.units import KM_PER_DEGREE
 
@@ -232,3 +233,14 @@ def test_wanted_pairs_of_a_recorded_trace_match_a_join(cabspotting):
     assert log.wanted_count == len(pairs[is_wanted].drop_duplicates(["index", "device"]))
     result = run(task, ADAPTERS["to everyone"], 0, record_messages=False, record_exposure=False)
     assert result.testbed.wanted_count == log.wanted_count
+
+
+def test_moves_reach_from_the_last_report_before_a_stretch_to_the_first_after_it(monkeypatch):
+    """A device stands still before and after; a run lasts until what is on its way has arrived."""
+    monkeypatch.setattr(recorded, "Replay", lambda table, start: table)
+    settle_us = round(SETTLE_S * 1e6)
+    moves = pd.DataFrame({"device": "a", "t_us": settle_us * np.arange(6), "lat": np.arange(6.0), "lon": 0.0})
+    moved = recorded._replay(moves, ["a"], round(1.5 * settle_us), round(2.5 * settle_us))
+    assert moved["lat"].to_pylist() == [1.0, 1.0, 2.0, 3.0, 4.0, 4.0]
+    whole = recorded._replay(moves, ["a"], -settle_us, 9 * settle_us)
+    assert whole["lat"].to_pylist() == [0.0, *range(6), 5.0]

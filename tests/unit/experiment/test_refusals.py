@@ -122,3 +122,9 @@ def test_invalid_experiments_are_refused(call, pattern):
     with pytest.raises(MudkitError, match=pattern) as caught:
         call()
     assert isinstance(caught.value, ValueError)
+
+
+def test_least_values_of_a_scenario_are_accepted():
+    """An item may be empty, and a run has one phone at least."""
+    least = Scenario(devices=1, size_bytes=0, loss_share=0.0, hours=1e-6)
+    assert (least.devices, least.size_bytes) == (1, 0)

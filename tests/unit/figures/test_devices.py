@@ -129,7 +129,9 @@ def test_link_strip_of_a_large_fleet_has_few_traces_and_no_names():
 def test_single_row_needs_an_end():
     with pytest.raises(TraceContentError, match="end="):
         figures.link_strip(make_links(("a", 0, False)))
-    assert "100 % down" in str(figures.link_strip(make_links(("a", 0, False)), end=at(5)).data[-1].text)
+    shares = figures.link_strip(make_links(("a", 0, False)), end=at(5)).data[-1]
+    assert "100 % down" in str(shares.text)
+    assert shares.cliponaxis is False, "they stand beyond the end of the axis"
 
 
 def test_long_times_are_shown_as_clock_times():
@@ -232,6 +234,16 @@ def test_location_exposure_draws_each_place_as_stayed_or_left(places):
     assert [time.minute for time in pd.to_datetime(sent.x)] == [1]
 
 
+def test_times_of_places_have_a_date_if_they_are_of_several_days(places):
+    def axis_of_times(table):
+        return next(axis for axis in figures.location_exposure(table, AREA).select_xaxes() if axis.tickformat)
+
+    one_day = axis_of_times(places)
+    assert (one_day.title.text, one_day.tickformat) == ("01 March 2010, UTC", "%H:%M")
+    two_days = axis_of_times(places.assign(at=places["at"] + pd.to_timedelta([0, 0, 1, 1], unit="D")))
+    assert (two_days.title.text, two_days.tickformat) == ("time, UTC", "%d %b<br>%H:%M")
+
+
 FLEET_T0 = 1_211_100_000_000_000
 
 
@@ -331,6 +343,12 @@ STATES = make_fleet_links(("c", 500, True), ("a", 200, False), ("c", 300, False)
 def test_link_state_is_that_of_the_last_row(second, down):
     fleet = figures.Fleet.from_tables(TRIP, STATES)
     assert fleet.down(FLEET_T0 + second * 1_000_000, list("abc")).tolist() == [name in down for name in "abc"]
+
+
+def test_links_of_a_fleet_are_device_time_and_state():
+    """Throughput is not needed."""
+    fleet = figures.Fleet.from_tables(TRIP, STATES.select(["device", "ts", "up"]))
+    assert fleet.down(FLEET_T0 + 300_000_000, list("abc")).tolist() == [True, False, True]
 
 
 def test_devices_without_a_link_differ_in_colour_symbol_text_and_title():

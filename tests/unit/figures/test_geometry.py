@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mudkit.figures import assets, geometry
 from mudkit.figures.geometry import Frame, tiles
-from mudkit.units import from_mercator, to_mercator
+from mudkit.units import distance_km, from_mercator, to_mercator
 
 # Two squares that share a border: arc 0, which is used backwards once.
 SQUARES = {
@@ -201,3 +201,11 @@ def test_frame_of_few_places_includes_outliers():
 def test_frame_of_one_place_has_a_minimum_size():
     frame = Frame.around([(np.array([37.0]), np.array([-122.0]))])
     assert frame.side_km == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("lat", "lon"), [(48.0, 11.0), (-33.0, -71.0), (64.0, 179.999)])
+def test_frame_of_a_place_has_the_least_side_around_it(lat, lon):
+    frame = Frame(lat, lon, lat, lon, -180.0).at_least(2.0)
+    assert ((frame.south + frame.north) / 2, (frame.west + frame.east) / 2) == pytest.approx((lat, lon))
+    assert distance_km(frame.south, lon, frame.north, lon) == pytest.approx(2.0)
+    assert distance_km(lat, frame.west, lat, frame.east) == pytest.approx(2.0, rel=1e-3)

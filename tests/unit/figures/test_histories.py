@@ -43,6 +43,22 @@ def test_bars_span_invocation_to_response():
     assert "ms" in figure.layout.xaxis.title.text
 
 
+def test_all_lines_are_within_the_axis():
+    """Also the second line of a client and those of the last one: a bar reaches half a line up and down."""
+    figure = draw(WRONG + "\ncy: r1", "sequential")
+    lowest, highest = figure.layout.yaxis.range
+    tops = [top for *_, top in get_boxes(index_traces(figure)["read"])]
+    assert highest <= min(tops)
+    assert max(tops) + 0.5 <= lowest
+
+
+def test_legend_is_a_row_at_the_lower_edge():
+    """At its usual place it would stand on the title, which has several lines."""
+    legend = draw(WRONG, "sequential").layout.legend
+    assert (legend.orientation, legend.yref, legend.yanchor) == ("h", "container", "bottom")
+    assert 0 <= legend.y < 0.05
+
+
 def test_concurrent_operations_do_not_overlap():
     figure = draw(WRONG, "sequential")
     assert figure.layout.yaxis.tickvals == (0, 2)

@@ -1,6 +1,7 @@
 """Rules, trees, decisions and searches."""
 
 import pandas as pd
+import pytest
 from learning_traces import build_labelled_reads
 
 from mudkit import figures
@@ -307,6 +308,12 @@ def test_marks_compare_with_what_the_page_recommends():
         ("as assumed", "tree", 0.2, 0.1, 0.3), ("window 4 h", "age", 0.4, 0.3, 0.5)
     ).data
     assert (list(same.y), list(other.y)) == (["window 4 h"], ["as assumed"])
+
+
+def test_bars_of_sensitivity_end_at_the_ends_of_the_interval():
+    (same, _) = draw_sensitivity(("as assumed", "age", 0.5, 0.42, 0.53)).data
+    ends = same.x[0] - same.error_x.arrayminus[0], same.x[0] + same.error_x.array[0]
+    assert ends == pytest.approx((42, 53))
 
 
 def test_axis_of_sensitivity_fits_shares_that_hardly_differ():

@@ -221,3 +221,15 @@ def test_invalid_figures_are_refused(error, call, words):
     with pytest.raises(error, match=re.escape(words) or ".") as caught:
         call()
     assert caught.value.expected or caught.value.remedy
+
+
+def test_cells_over_time_are_refused_with_what_to_do():
+    """Too many may be made fewer; for a missing column there is no such remedy."""
+    with pytest.raises(ParameterError) as caught:
+        draw_slides(time="when")
+    assert (caught.value.expected, caught.value.remedy) == ("when", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mudkit.figures.maps.MAX_SLIDE_CELLS", 1)
+        with pytest.raises(ParameterError, match="at most 1 row") as caught:
+            draw_slides()
+    assert caught.value.remedy == "larger cells or longer intervals"

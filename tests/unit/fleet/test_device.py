@@ -126,6 +126,7 @@ def test_idle_battery_life_follows_from_base_power(base_mw):
     levels = lab.battery("ann")
     assert levels["battery_j"].iloc[-1] == 0.0
     assert levels["battery_j"].is_monotonic_decreasing
+    assert levels["ts"].iloc[0] == lab.now - dt.timedelta(hours=4)
     assert (levels["device"] == "ann").all()
 
 

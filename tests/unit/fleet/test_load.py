@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
+import pandas as pd
 import pytest
 from examples import examples
 from fleet_machines import Puppet
@@ -108,6 +110,8 @@ def test_waiting_time_and_queue_are_counted_by_minute():
     played.lab.run(hours=1)
     load = played.lab.server_load()
     assert load["server"].tolist() == ["busy", "busy"]
+    minutes = pd.date_range(played.lab.now - dt.timedelta(hours=1), periods=2, freq="min", tz="UTC")
+    assert load["start"].tolist() == minutes.tolist()
     assert load["served"].tolist() == [1, 3]
     assert load["max_waiting"].tolist() == [3, 0]
     assert load["busy_share"].tolist() == pytest.approx([1 / 60, 7 / 60], abs=1e-4)

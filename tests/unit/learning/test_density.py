@@ -51,7 +51,7 @@ def test_folds_exclude_writes_of_tested_devices_and_days():
     assert set(pairs.written.device.tolist()) == {-1, 0, 1, 2, 3}
     assert set(pairs.of_devices(np.array([1, 2])).written.device.tolist()) == {-1, 1, 2}
     start_us = START_US + 24 * HOUR_US
-    assert pairs.before(start_us).written.day.max() < start_us // (24 * HOUR_US)
+    assert pairs.before_day(start_us).written.day.max() < start_us // (24 * HOUR_US)
     assert Pairs.of(labels, reads).written is None
 
 

@@ -149,6 +149,15 @@ def test_assumptions_say_whether_the_policy_keeps_its_limit(stale, text):
     assert Assumptions(table, "always ask", 0, "").kept() == ""
 
 
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [([0.0, 0.0], ""), ([0.0, 0.004], "0.4 %"), ([0.2, 0.6], "20.0 to 60.0 %")],
+)
+def test_span_of_fresh_answers_is_empty_without_any(shares, text):
+    span = Assumptions(pd.DataFrame({"fresh_share": shares}), "age", 0, "").span
+    assert (text in span, bool(span)) == (True, bool(text))
+
+
 def test_long_policies_are_shown_whole():
     policy = "at most 6 min 30 s old within 2 km of the last answer from 7 to 9, else at most 20 min old, and never offline"
     row = {"assumed": "as assumed", "policy": policy, "fresh_share": 0.2, "kept_fresh_share": 0.2}

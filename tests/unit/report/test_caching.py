@@ -23,7 +23,7 @@ from mudkit.learning.search import replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
-from mudkit.report.batching import WriteStudy, study_writes
+from mudkit.report.batching import WriteStudy, count_lacking, study_writes
 from mudkit.report.caching import ReadStudy, study_reads
 from mudkit.report.policies import HINDSIGHT, RULE, TimesOfReads, times_of_reads
 from mudkit.systems import mud
@@ -62,6 +62,11 @@ def change(study: ReadStudy, **fields: object) -> ReadStudy:
 def render_text(study: ReadStudy) -> str:
     answers = study.policies_answer(), study.rules_answer(), study.assumptions_answer(), study.tree_answer()
     return " ".join([repr(study.first_screen(UNKNOWN)), *map(repr, answers)])
+
+
+def test_100_reads_are_enough():
+    assert count_lacking(99, "read") == "99 reads are too few; 100 are needed."
+    assert count_lacking(100, "read") == ""
 
 
 def test_policy_by_time_is_recommended_when_only_the_hour_matters(by_hour):

@@ -55,7 +55,9 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
     shown = pictures(summed(counted, 14, 3600, "UTC"), "cells")
     assert len(shown) <= 60
     drawn = len(shown.select(["west"]).to_pandas().drop_duplicates())
-    assert 2 <= drawn < 100
+    assert drawn == 46, (
+        "of 8,784 messages two cells hold 8,000, and of the others with 8 each 44 the rest of 95 %"
+    )
     fullest = sum_cells(summed(counted, 14, 3600, "UTC")).nlargest(2, "messages_in")["west"].round(9)
     assert {*fullest} <= {round(west, 9) for west in shown["west"].to_pylist()}
     cells = sum_cells(summed(counted, 14, 3600, "UTC"))

@@ -7,14 +7,16 @@ import json
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
-from nbformat.v4 import new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.errors import InputMissing, ParameterError
-from mudkit.report import overview, save_page
+from mudkit.report import headline, overview, save_page
+from mudkit.report.page import SUMMARY
 from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
+from mudkit.report.summary import FILE_NAME, read_summary
 
 
 def write_report(name, build, started, **manifest):
@@ -37,6 +39,18 @@ def read_entries(page):
         (line.a.get_text(), line.a["href"], *(paragraph.get_text() for paragraph in line.find_all("p")))
         for line in page.select("li.say")
     ]
+
+
+def test_page_with_a_first_screen_has_a_summary(tmp_path):
+    """The measures of the screen stand in summary.json, and its headline in the list of pages."""
+    summary = {"headline": "Join 20 messages.", "measures": []}
+    output = new_output("display_data", {SUMMARY: summary, "text/plain": "Join 20 messages."})
+    for cell in (new_markdown_cell("# T"), new_code_cell("show()", outputs=[output])):
+        folder = save_page("propagation", new_notebook(cells=[cell]), {}, parameters={}, build=tmp_path)
+        is_shown = cell.cell_type == "code"
+        assert (folder / FILE_NAME).is_file() == is_shown
+        assert headline(folder) == (summary["headline"] if is_shown else "")
+    assert read_summary(folder).headline == summary["headline"]
 
 
 def test_newest_run_of_each_report_is_listed(tmp_path):

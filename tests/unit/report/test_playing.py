@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
+from mudkit import words
+from mudkit.figures import tile_bounds, tiles
 from mudkit.report import playing
 from mudkit.report.joined_messages import Sizes
 from mudkit.report.playing import busiest_positions, named_places, play_stretch
+from mudkit.trace.schema import timestamps
 
 SIZES = Sizes(400, 600)
 
@@ -38,6 +42,33 @@ def test_receivers_are_found_by_density_or_given(crossing):
     assert len(set(places.values())) == 3
     assert named_places(crossing, 12, {"station": "45.1,7.02"}) == {"station": (45.1, 7.02)}
     assert list(named_places(crossing, 3)) == ["where most happens"]
+
+
+def test_receivers_stand_in_the_middle_of_cells_with_messages(crossing):
+    reported = {*zip(*tiles(12, *(crossing[name].to_numpy() for name in ("lat", "lon"))), strict=True)}
+    for place in named_places(crossing, 12).values():
+        x, y = tiles(12, *([degrees] for degrees in place))
+        assert (x[0], y[0]) in reported
+        edges = {name: edge[0] for name, edge in tile_bounds(12, x, y).items()}
+        middle = (edges["south"] + edges["north"]) / 2, (edges["west"] + edges["east"]) / 2
+        assert place == pytest.approx(middle)
+
+
+@pytest.mark.parametrize("own", [(5, 5), (0, 5), (15, 5)], ids=["inland", "date line", "date line, west"])
+def test_surroundings_are_a_tile_and_the_eight_that_touch_it(own):
+    x, y = (part.ravel() for part in np.mgrid[:16, :16])
+    near = playing._is_beside((x, y), own, 4)
+    expected = {((own[0] + east) % 16, own[1] + south) for east in (-1, 0, 1) for south in (-1, 0, 1)}
+    assert {*zip(x[near].tolist(), y[near].tolist(), strict=True)} == expected
+
+
+@pytest.mark.parametrize(
+    ("from_s", "to_s", "length_s"), [(0, 0, 1), (0, 0.5, 1), (5, 6, 1), (0, 61, 61), (0, 7201, 7260)]
+)
+def test_length_of_a_stretch_is_rounded_up_to_seconds_and_if_long_to_minutes(from_s, to_s, length_s):
+    ts = timestamps(np.array([from_s * 1_000_000, to_s * 1_000_000], dtype=np.int64))
+    stretch = SimpleNamespace(positions=pa.table({"ts": ts}))
+    assert playing.PlayedStretch._length(stretch) == words.duration(length_s)
 
 
 def test_surroundings_arrive_at_once_and_all_else_joined(crossing):

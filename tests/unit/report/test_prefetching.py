@@ -7,12 +7,13 @@ import itertools
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mudkit import show
-from mudkit.report import prefetching
+from mudkit.report import choosing, prefetching
 from mudkit.report.choosing import Setting
 from mudkit.report.prefetch_events import read_events
 from mudkit.report.prefetching import _NEAR, SizingStudy, study_sizing
@@ -198,6 +199,21 @@ def test_settings_that_do_the_same_are_one_row(example):
         numbers = near.iloc[:, 1:].to_numpy(dtype=float)
         assert not any(np.allclose(one, other, equal_nan=True) for one, other in itertools.pairwise(numbers))
     assert " to " in example.near(example.limit_names())["limit"].iloc[-2]
+
+
+def test_prices_that_change_nothing_are_named_unless_none_or_all_do():
+    (first, *others) = (what for what, _ in choosing.PRICES.values())
+    changed = [["other", "same"] for _ in others]
+    for settings, expected in (
+        ([["same", "same"], *changed], f" Halving or doubling the price of {first} changes nothing."),
+        ([["same", "same"], ["same", "same"], *changed[1:]], f"{first} or of {others[0]} changes nothing."),
+        ([["same", "other"], *changed], ""),
+        ([["same", "same"]] * (1 + len(others)), ""),
+    ):
+        study = SimpleNamespace(_settings_by_price=lambda tried=settings: ["same", *itertools.chain(*tried)])
+        sentence = prefetching.SizingStudy._idle_prices(study)
+        assert sentence.endswith(expected)
+        assert bool(sentence) == bool(expected)
 
 
 def test_choice_and_score_share_neither_days_nor_outages(example):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.report.scenario import read_outages, read_writes
+from mudkit.report.scenario import OwnScenario, read_outages, read_writes
+from mudkit.scenario import Scenario
 
 
 def write(folder, text, name="log.csv"):
@@ -58,3 +61,24 @@ def test_outage_that_ends_before_it_begins_is_refused(tmp_path):
     with pytest.raises(TraceContentError, match="ends before it begins") as caught:
         read_outages(path, "UTC")
     assert "line 3" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("found", "step", "part"),
+    [
+        (2, 1, ""),
+        (3, 1, "2 devices of 3 ("),
+        (2, 4, "2 devices of 2 and one item in 4 ("),
+        (3, 4, "of 3 and one"),
+    ],
+)
+def test_part_of_a_log_that_is_played_is_named(found, step, part):
+    """Fewer devices or fewer items than the log has: what goes to every phone costs more in the whole fleet."""
+    report = SimpleNamespace(
+        source=SimpleNamespace(warnings=list),
+        recording=SimpleNamespace(names=["ann", "bob"], devices_found=found, step=step),
+        task=SimpleNamespace(scenario=Scenario()),
+    )
+    notes = OwnScenario.warnings(report)
+    assert len(notes) == bool(part)
+    assert part in " ".join(notes)

@@ -259,7 +259,7 @@ def test_costs_are_rounded_alike_in_text_and_tables():
 def test_row_of_differences_has_one_number_of_decimals():
     assert scoring._alike((2.4, 179.6, 177.2, 161.04, 198.0)) == ("2.4", "179.6", "177.2 (161.0 to 198.0)")
     assert scoring._alike((3.97, 3.47, -0.5, -1.0, -0.1)) == ("4.0", "3.5", "−0.5 (−1.0 to −0.1)")
-    table = make_study([("to everyone", 100, 100, 900), ("MUD", 90, 100, 300)]).clear_differences()
+    table = make_study([("to everyone", 100, 100, 900), ("MUD", 90, 100, 300)]).noticeable_differences()
     assert table.columns.tolist() == ["task", "system", "measure", "baseline", "value", "difference"]
     assert table["difference"].str.endswith(")").all()
 
@@ -328,7 +328,7 @@ def test_differences_that_nobody_would_notice_are_not_listed():
     rows = study.board.deliveries
     rows.loc[rows["system"] == "MUD", "latency_s"] += 0.03
     assert study.differences().set_index("measure").loc["latency_s", "difference_low"] > 0
-    assert study.clear_differences().empty
+    assert study.noticeable_differences().empty
 
 
 def test_choice_that_depends_on_runs_is_close_and_not_firm():
@@ -542,7 +542,7 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
 
 
 def test_clear_differences_exclude_zero(study):
-    table = study.clear_differences()
+    table = study.noticeable_differences()
     ends = table["difference"].str.extract(r"\((\S+) to (\S+)\)").replace({"−": "-", ",": ""}, regex=True)
     low, high = ends.astype(float).to_numpy().T
     assert ((low >= 0) | (high <= 0)).all(), "as they are rounded"
@@ -554,7 +554,7 @@ def test_clear_differences_exclude_zero(study):
 
 
 def test_differences_of_shares_are_in_points():
-    table = make_study([("to everyone", 100, 100, 900), ("MUD", 80, 100, 300)]).clear_differences()
+    table = make_study([("to everyone", 100, 100, 900), ("MUD", 80, 100, 300)]).noticeable_differences()
     row = table.set_index("measure").loc["in time, % of wanted"]
     assert row[["baseline", "value"]].tolist() == ["100", "80"]
     assert row["difference"].startswith("−20 (")

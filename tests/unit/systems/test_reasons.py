@@ -8,6 +8,7 @@ from typing import get_args
 
 import busy_labs
 import contrail_place
+import msgspec
 import mud_place
 import numpy as np
 import pandas as pd
@@ -15,9 +16,10 @@ import pytest
 from busy_labs import BUSY
 
 from mudkit import Lab
+from mudkit.delivery import stream
 from mudkit.errors import ParameterError
 from mudkit.events import Reason
-from mudkit.systems import mud, reasons, store_and_forward
+from mudkit.systems import contrail, lasthop, mud, reasons, store_and_forward
 from mudkit.systems.store_and_forward.device import DIRECT
 
 ACCOUNT = ["system", "device", "direction"]
@@ -137,3 +139,105 @@ def test_a_lab_without_reasons_refuses_to_split_its_bill():
     assert list(Lab(record_reasons=True).bill(by="reason").columns) == [
         "system", "device", "direction", "reason", "messages", "bytes", "radio_mj", "wakeups",
     ]  # fmt: skip
+
+
+def build(kind: type[msgspec.Struct], **fields: object) -> msgspec.Struct:
+    """Return a message with some fields; the others that it must have are None."""
+    required = {field.name: None for field in msgspec.structs.fields(kind) if field.required}
+    return kind(**required | fields)
+
+
+TELL = partial(build, mud.messages.Tell)
+CHANGED = TELL(change=build(mud.messages.LeftRead), lsn=1)
+ITEM, SEALED = partial(build, contrail.messages.Data), partial(build, contrail.messages.Filter)
+READ, SUBSCRIBED = (build(kind) for kind in (lasthop.messages.HasRead, lasthop.messages.Subscribed))
+REQUESTS = [
+    *((kind, "payload") for kind in (mud.messages.ReadRequest, mud.messages.WriteRequest)),
+    *((kind, "administration") for kind in (mud.messages.CreateRequest, mud.messages.RegisterRequest)),
+]
+
+
+@pytest.mark.parametrize(("request_kind", "reason"), REQUESTS)
+def test_requests_of_mud_are_payload_where_one_reads_or_writes(request_kind, reason):
+    """See :data:`mudkit.events.Reason`: data, and requests for them; tables and subscriptions administrate."""
+    one = build(mud.messages.Ask, id="1", what=build(request_kind))
+    assert reasons.reason_of("mud", one) == (reason, ["1"])
+    asks = [
+        build(mud.messages.IdentifiedRequest, id=str(number), what=build(kind))
+        for number, kind in enumerate((mud.messages.DropRequest, request_kind))
+    ]
+    assert reasons.reason_of("mud", build(mud.messages.AskBatch, asks=asks)) == (reason, ["0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (CHANGED, "payload"),
+        (TELL(state=[1]), "payload"),
+        (TELL(synced_lsn=1), "administration"),
+        (TELL(ended="the table is gone"), "administration"),
+        (build(mud.messages.Policy, document={"version": 1}), "policy"),
+        (build(mud.messages.NewGeneration), "administration"),
+    ],
+)
+def test_notifications_of_mud_are_payload_where_they_carry_records_or_aggregates(body, reason):
+    """See :data:`mudkit.events.Reason`: data of applications; rules; the rest administrates."""
+    item = build(stream.StreamItem, stream="ann", seq=3, body=body)
+    assert reasons.reason_of("mud", item) == (reason, [("ann", 3)])
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ([SUBSCRIBED], "administration"),
+        ([READ], "payload"),
+        ([SUBSCRIBED, READ], "payload"),
+        ([], "administration"),
+    ],
+)
+def test_facts_of_the_last_hop_are_payload_unless_all_are_subscriptions(facts, reason):
+    """See :data:`mudkit.events.Reason`; another store or number is another fact, another session is not."""
+    facts_sent = build(lasthop.messages.DeviceFacts, session=("store", 1, 2), facts=list(enumerate(facts, 5)))
+    identities = [("store", number) for number, _ in enumerate(facts, 5)]
+    assert reasons.reason_of("last hop", facts_sent) == (reason, identities)
+
+
+def test_reads_of_the_last_hop_are_the_same_in_all_sessions_of_an_incarnation():
+    for count in (2, 3):
+        read = build(lasthop.messages.ReadRequest, session=("store", 1, count), topic="news", number=4)
+        assert reasons.reason_of("last hop", read) == ("payload", [(("store", 1), "news", 4)])
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ([ITEM()], "payload"), ([SEALED(), ITEM()], "payload"), ([SEALED()], "policy"),
+        ([build(contrail.messages.ChannelKey), SEALED()], "policy"), ([build(contrail.messages.ChannelKey)], "administration"),
+    ],
+)  # fmt: skip
+def test_messages_between_devices_of_contrail_are_billed_for_the_best_they_carry(entries, reason):
+    """Items before filters, which decide at the sender, before keys (see :data:`mudkit.events.Reason`)."""
+    page = list(enumerate(entries, 5))
+    delivered = build(contrail.messages.Deliver, page=page, storage_incarnation="s")
+    assert reasons.reason_of("contrail", delivered) == (reason, [("s", number) for number, _ in page])
+    if len(entries) == 1:
+        pushed = build(contrail.messages.Push, number=9, message=entries[0])
+        is_named = isinstance(entries[0], contrail.messages.Data)
+        assert reasons.reason_of("contrail", pushed) == (reason, [(9, is_named)])
+
+
+def test_item_of_contrail_is_no_retransmission_of_its_name():
+    """Contrail 3.4.1: a name is pushed first, and the body where the storage does not have it."""
+    name, body = (build(contrail.messages.Push, number=9, message=ITEM(body=body)) for body in (None, b"x"))
+    assert reasons.reason_of("contrail", name)[1] != reasons.reason_of("contrail", body)[1]
+
+
+@pytest.mark.parametrize(
+    ("got", "reason"), [([], "heartbeat"), ([1], "acknowledgement"), ([1, 2], "acknowledgement")]
+)
+def test_requests_for_pages_of_contrail_are_acknowledgements_or_polls(got, reason):
+    """See :data:`mudkit.events.Reason`: polls are signs of life, unless they acknowledge entries."""
+    pull = build(contrail.messages.Pull, got=got)
+    assert reasons.reason_of("contrail", pull) == (reason, ())
+    empty = build(contrail.messages.Deliver, page=[])
+    assert reasons.reason_of("contrail", empty) == ("acknowledgement", ())

@@ -12,7 +12,7 @@ from mudkit.events import Received
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 from mudkit.verify.campaign.campaign import Campaign
-from mudkit.verify.campaign.faults import FaultInjector
+from mudkit.verify.campaign.faults import _TAKES_MINUTES, FaultInjector
 from mudkit.verify.campaign.judge import Judgement
 from mudkit.verify.campaign.observers import _BackEndObserver, _ClientObserver
 from mudkit.verify.campaign.trials import Rogue
@@ -60,6 +60,10 @@ def test_device_that_loses_its_address_is_cut_off(injector):
             is_cut = any(why.startswith("cut") for why in injector._world.hosts["two"].down_reasons())
             taken.add(is_cut)
             assert injector.counts["cut"] > 0
+            assert round(effect_s(injector)["cut"]) in {
+                5 * 60 + round(60 * minutes) for minutes in _TAKES_MINUTES
+            }
+            injector._until_us.clear()
             injector._faults.mend("two")
     assert taken == {True}
 

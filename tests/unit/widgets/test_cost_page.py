@@ -54,6 +54,7 @@ def test_preset_sets_all_costs_and_dragging_deselects_it(page):
     before = read_shares(page)
     page.preset.value = "freshness"
     assert [slider.value for slider in page.costs] == [0, 1, 5, 0]
+    assert page.preset.value == "freshness"
     assert read_shares(page)[0] >= before[0]
     page.costs[2].value = 100.0
     assert read_shares(page)[1] < before[1]

@@ -36,6 +36,11 @@ def test_views_match_the_library(monitor):
     assert monitor.seen.value == render_views(encrypted=False, polling_s=60.0, item=item, item_id="other")
 
 
+def test_each_field_of_text_has_a_label_and_an_explanation(monitor):
+    fields = (monitor.metadata, monitor.payload, monitor.predicate, monitor.name, monitor.needle)
+    assert all(field.description and field.tooltip for field in fields)
+
+
 def test_status_states_whether_the_item_was_uploaded(monitor):
     assert "The item was uploaded." in monitor.status.value
     monitor.metadata.value = '{"loc": [37.4, -122.1]}'

@@ -202,7 +202,7 @@ def test_update_with_a_bad_digest_is_rejected():
         return replace(body, document=document)
 
     process, *_ = drive.lab.world.hosts[names[0]].processes
-    reads = process.machine._continuous_reads
+    reads = process.machine.continuous_reads
     receive = reads.receive_notification
     reads.receive_notification = lambda now_us, body: receive(now_us, damage(body))
     drive.cloud.ship(update, app="traffic", to=names).result()

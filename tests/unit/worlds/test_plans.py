@@ -13,11 +13,12 @@ from mudkit.worlds import (
     Crew,
     Journal,
     NewsReader,
+    PhoneApps,
     Traffic,
     Ward,
 )
 
-PLANS = (Afternoon, Audience, Commuters, Crew, Journal, NewsReader, Traffic, Ward)
+PLANS = (Afternoon, Audience, Commuters, Crew, Journal, NewsReader, PhoneApps, Traffic, Ward)
 NUMBERS = [
     pytest.param(plan, declared, id=f"{plan.__name__}.{declared.name}")
     for plan in PLANS

@@ -332,6 +332,6 @@ class PullComponent:
         return [Send(self.gateway, Probe(self._module.me, self._visit)), SetTimer(self._timer, wait_us)]
 
     def _sleep(self) -> list[Effect]:
-        """Close the connection; request the next page after the polling interval."""
+        """Record that no connection is open, without a bye; request a page after the polling interval."""
         self._state, self._asleep_since_us = "asleep", self._module.now_us
         return [] if self.interval_us is None else [SetTimer(self._timer, self.interval_us)]

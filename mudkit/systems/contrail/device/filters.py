@@ -359,7 +359,7 @@ class InstalledFilters:
             self.remove(other)
 
     def get(self, slot: int) -> InstalledFilter | None:
-        """Return an installed filter by its number; None: there is none, or no longer."""
+        """Return an installed filter by its number; None: there is none. It may have expired."""
         return self._all.get(slot)
 
     def remove(self, slot: int) -> None:

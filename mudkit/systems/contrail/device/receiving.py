@@ -152,7 +152,7 @@ class ItemInbox:
         return effects
 
     def delete(self, port: str, numbers: Collection[int]) -> list[Effect]:
-        """Delete items that the application has processed."""
+        """Delete items that the application has processed; return when they were read, for the ledger."""
         effects: list[Effect] = []
         for number in numbers:
             kept = self._stored_item(port, number)

@@ -285,7 +285,7 @@ class DeviceMachine:
         self._store_id = ""
         self._incarnation = self._session_count = 0
         self._stream: Incoming[Body] = Incoming()
-        self._overtaken: Sequence[int] = ()
+        self._missing_at_timer: Sequence[int] = ()
         """Items that are lost if they have not arrived when the timer fires."""
         self._after: tuple[str, int] | None = None
         """Last session in which the server answered, and its last item."""
@@ -353,7 +353,7 @@ class DeviceMachine:
                 effects = [*self._mark_welcome()]
                 for body in self._stream.take(message):
                     effects += self._apply_item(body)
-                return [*effects, self._build_ack(), *self._watch_overtaken()]
+                return [*effects, self._build_ack(), *self._set_missing_timer()]
             case StreamMessage():
                 return ()
             case Identify(restarted=True, nonce=nonce) if nonce != self._answered:
@@ -421,7 +421,7 @@ class DeviceMachine:
         """End the last session and send the hello of a new one: at link up, or when the server asks."""
         self._end_session()
         self._session_count += 1
-        self._stream, self._overtaken = Incoming(), ()
+        self._stream, self._missing_at_timer = Incoming(), ()
         self._sent_fact = 0
         stop = self._in_flight.settle(self._now_us, _FACTS)
         return [*stop, *self._send_hello()]
@@ -688,20 +688,20 @@ class DeviceMachine:
             Ack(stream=self._stream_name, seq=self._stream.last_seq, missing=missing, device=self._me),
         )
 
-    def _watch_overtaken(self) -> Sequence[Effect]:
+    def _set_missing_timer(self) -> Sequence[Effect]:
         """Set a timer for items that later ones have overtaken, unless it is set."""
-        missing = () if self._overtaken else self._stream.missing
+        missing = () if self._missing_at_timer else self._stream.missing
         if not missing:
             return ()
-        self._overtaken = missing
+        self._missing_at_timer = missing
         return (SetTimer(_MISSING, MISSING_TIMEOUT_US),)
 
     def _report_missing(self) -> Sequence[Effect]:
         """Report items that were overtaken and are still missing: links keep the order."""
-        missing = [seq for seq in self._stream.missing if seq in self._overtaken]
+        missing = [seq for seq in self._stream.missing if seq in self._missing_at_timer]
         acks = [self._build_ack(missing)] if missing else []
-        self._overtaken = ()
-        return [*acks, *self._watch_overtaken()]
+        self._missing_at_timer = ()
+        return [*acks, *self._set_missing_timer()]
 
     def _apply_item(self, body: Body) -> Sequence[Effect]:
         """Carry out an item of the stream, unless its subscription has ended."""

@@ -299,7 +299,7 @@ class ServerSubscription:
         if is_due:
             self._timer_us = None
             self.spool.timeout(now_us)
-            if self.subscription.delivers_at(time_of_day_us):
+            if self.subscription.is_fixed_hour(time_of_day_us):
                 self._due = self.subscription.max_messages
                 self._store_state()
             self._set_interrupt()

@@ -255,7 +255,7 @@ class SpoolServer:
                 peer = self._peers.get(name.removeprefix(_RETRANSMIT))
                 return () if peer is None else self._retransmit(peer)
             case TimerFired(name=name):
-                return self._show_due(name)
+                return self._handle_due_timer(name)
         return ()
 
     def _restore(self) -> list[Effect]:
@@ -727,9 +727,9 @@ class SpoolServer:
 
     # -- time
 
-    def _show_due(self, name: str) -> Sequence[Effect]:
+    def _handle_due_timer(self, timer: str) -> Sequence[Effect]:
         """Show what is due in a subscription, when its timer fires."""
-        device, topic = name.removeprefix(_DUE).split("\n")
+        device, topic = timer.removeprefix(_DUE).split("\n")
         subscription = self._subscribers.get(topic, {}).get(device)
         if subscription is None:
             return ()

@@ -206,7 +206,7 @@ class Situation:
 
     @cached_property
     def waiting(self) -> tuple[Item, ...]:
-        """Messages at the spool, the highest rank first."""
+        """Messages that may be forwarded, the highest rank first: not those that are held or delayed."""
         return _items_of(self._waiting)
 
     @cached_property

@@ -21,11 +21,23 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn
-from mudkit.systems.lasthop.study.simulation import Outcome, play_best, play_linked, readable_ids
+from mudkit.systems.lasthop.study.simulation import (
+    Outcome,
+    play,
+    play_best,
+    play_linked,
+    readable_ids,
+    spool_factory,
+)
 
 COUNTS: Final = ("wasted", "forwarded", "lost", "readable", "empty", "reads", "delay_h", "seen")
 """Counts by day: events, and the sum of delays in hours."""
+
+_MAX_VIEWS: Final = 8
+"""Views that a reader remembers: of a long log each has megabytes."""
 
 Days: TypeAlias = Literal["all", "odd", "even"]
 """Days that count, from the first one, which is odd: two halves of a log have none in common."""
@@ -77,7 +89,8 @@ class Reader:
     """Reader of the events of one run, and what the best service would have given her."""
 
     def __init__(self, drawn: Drawn, threshold: float, max_messages: float) -> None:
-        self._drawn, self._max = drawn, max_messages
+        self._drawn, self._threshold, self._max = drawn, threshold, max_messages
+        self._views: dict[Forwarding | Push, ReaderView] = {}
         self.online = play_best(drawn, threshold, max_messages)
         self._readable = self._mask_of(readable_ids(drawn, self.online, threshold, max_messages))
         self._shown_us = self._read_us(play_linked(drawn, threshold, max_messages))
@@ -86,6 +99,24 @@ class Reader:
         self._arrived -= np.searchsorted(np.sort(drawn.expires_us[acceptable]), drawn.reads_us, side="right")
         switched = np.searchsorted(drawn.switches_us, drawn.reads_us, side="right")
         self._is_down = (switched % 2 == 0) != drawn.starts_up
+
+    @classmethod
+    def of(cls, drawn: Drawn, threshold: float, max_messages: float) -> Reader:
+        """Return the reader of these events, who is made once: studies ask for her again and again."""
+        key = threshold, max_messages
+        if key not in drawn.readers:
+            drawn.readers[key] = cls(drawn, threshold, max_messages)
+        return drawn.readers[key]
+
+    def view(self, policy: Forwarding | Push) -> ReaderView:
+        """Return what she sees under a policy; the last few are remembered."""
+        view = self._views.pop(policy, None)
+        if view is None:
+            view = self.see(play(self._drawn, spool_factory(policy, self._threshold), self._max))
+        self._views[policy] = view
+        if len(self._views) > _MAX_VIEWS:
+            del self._views[next(iter(self._views))]
+        return view
 
     def see(self, outcome: Outcome) -> ReaderView:
         """Return what she saw under the policy with this outcome, on the same events."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
+
+if TYPE_CHECKING:
+    from mudkit.systems.lasthop.study.readers import Reader
 
 DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
@@ -85,6 +88,11 @@ class Drawn:
     starts_up: bool
     sorted_rows: int = 0
     """Rows of logs that came after a later one, and were sorted."""
+
+    @cached_property
+    def readers(self) -> dict[tuple[float, float], Reader]:
+        """Readers of these events by threshold and messages a read (`Reader.of`)."""
+        return {}
 
     @cached_property
     def timeline(self) -> tuple[list[int], list[int]]:

@@ -26,7 +26,7 @@ from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.readers import COUNTS, Days, Reader
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import Map, play, read_limit, spool_factory
+from mudkit.systems.lasthop.study.simulation import Map, read_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,11 +212,11 @@ def _sum_counts(
     settings: Sequence[tuple[int, float]], max_messages: float, threshold: float, days: Days, drawn: Drawn
 ) -> tuple[NDArray[np.float64], int]:
     """Return the counts of each setting over the days that count, and how many days that are."""
-    reader = Reader(drawn, threshold, max_messages)
+    reader = Reader.of(drawn, threshold, max_messages)
     sums = []
     for limit, threshold_s in settings:
         policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
-        by_day = reader.see(play(drawn, spool_factory(policy, threshold), max_messages)).by_day(days)
+        by_day = reader.view(policy).by_day(days)
         sums.append(by_day.sum(axis=0))
     return np.array(sums), len(by_day)
 
@@ -288,15 +288,12 @@ def score_policies(
             expected="at least one of each",
             found=f"{len(draws)} draws, {len(policies)} policies",
         )
-    readers = [Reader(drawn, threshold, max_messages) for drawn in draws]
+    readers = [Reader.of(drawn, threshold, max_messages) for drawn in draws]
     has_outage = any(len(drawn.switches_us) or not drawn.starts_up for drawn in draws)
     rows, first = [], None
     with bar(len(policies), "policies", "") as done:
         for name, policy in policies.items():
-            seen = [
-                reader.see(play(drawn, spool_factory(policy, threshold), max_messages))
-                for reader, drawn in zip(readers, draws, strict=True)
-            ]
+            seen = [reader.view(policy) for reader in readers]
             counts = np.stack([one.by_day(days) for one in seen], axis=1)
             delays_s = np.concatenate([one.delays_s(days) for one in seen])
             row: dict[str, str | float] = {"policy": name}

@@ -69,13 +69,48 @@ class Forwarded(Struct, frozen=True, tag_field="kind", tag="forwarded"):
     body: Notification
 
 
+class DeviceShared(Struct, frozen=True, tag_field="kind", tag="shared"):
+    """Service to app: other apps are attached, so that its :class:`StoreUse` and delays matter to them."""
+
+
+class StoreUse(Struct, frozen=True, tag_field="kind", tag="store use"):
+    """App to service, once the device is shared, and when this changes: its committed records.
+
+    ``max_rows`` is the most that the app may hold, ``rows`` what it holds, and ``oldest_us`` when the one was
+    received that was not received for longest.
+    """
+
+    max_rows: int
+    rows: int
+    oldest_us: int
+
+
+class EvictRows(Struct, frozen=True, tag_field="kind", tag="evict"):
+    """Service to app: evict records, those first that were not received for longest.
+
+    Those beyond ``keep_rows`` go, at least one, as far as they were received by ``until_us``; None: all.
+    """
+
+    keep_rows: int
+    until_us: int | None
+
+
+class DelayOver(Struct, frozen=True, tag_field="kind", tag="delay over"):
+    """App to service to the other apps: the delay of a write is over, so that all delayed writes leave."""
+
+
 class GatewayLost(Struct, frozen=True, tag_field="kind", tag="gateway lost"):
     """Service to app: a message to the gateway in use has not arrived; requests go to the next one."""
 
 
-SERVICE_FROM_APP: Final = Accepts[Attach | Ask | AskBatch](Attach, Ask, AskBatch)
+SERVICE_FROM_APP: Final = Accepts[Attach | Ask | AskBatch | StoreUse | DelayOver](
+    Attach, Ask, AskBatch, StoreUse, DelayOver
+)
 CLIENT_FROM_SERVICE: Final = Accepts[
     SessionState
+    | DeviceShared
+    | EvictRows
+    | DelayOver
     | Forwarded
     | GatewayLost
     | PlacedPart
@@ -87,6 +122,9 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     | LogRestarted
 ](
     SessionState,
+    DeviceShared,
+    EvictRows,
+    DelayOver,
     Forwarded,
     GatewayLost,
     PlacedPart,

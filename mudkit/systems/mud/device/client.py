@@ -29,15 +29,20 @@ from mudkit.events import (
     LinkUp,
     Ports,
     Received,
+    Send,
     TimerFired,
 )
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.attachment import (
     CLIENT_FROM_SERVICE,
     SERVICE,
+    DelayOver,
+    DeviceShared,
+    EvictRows,
     Forwarded,
     GatewayLost,
     SessionState,
+    StoreUse,
 )
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import (
@@ -52,10 +57,11 @@ from mudkit.systems.mud.device.connection import (
     Writing,
     error_in,
 )
-from mudkit.systems.mud.device.continuous_reads import OWN, ContinuousReads
+from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.own_reads import OWN
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
@@ -128,6 +134,8 @@ class ClientMachine:
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
+        self._reported: StoreUse | None = None
+        """Use of the store that the service of a shared device knows; None: the device is not shared."""
         self._connection = Connection(
             endpoint,
             _latest_token(ports.store.get("token", str), settings.token),
@@ -155,12 +163,13 @@ class ClientMachine:
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
-        self._continuous_reads = ContinuousReads(
+        self.continuous_reads = ContinuousReads(
             ports,
             self.local,
             self._own,
             self._access,
             followed,
+            self._cache,
             self._connection,
             self._policy_slots,
             settings.max_waiting,
@@ -183,7 +192,7 @@ class ClientMachine:
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
-        local, reads = self.local, self._continuous_reads.reads()
+        local, reads = self.local, self.continuous_reads.reads()
         claims = self._connection.claimed
         return View(
             "",
@@ -216,8 +225,16 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        effects = self._handle(now_us, event)
+        if self._reported is None or (use := self._store_use()) == self._reported:
+            return effects
+        self._reported = use
+        return [*effects, Send(SERVICE, use)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Pass an event to the part of the client that it concerns; begin this start with the first one."""
         if not self._connection.incarnation:
-            return [*self._begin_start(now_us), *self.handle(now_us, event)]
+            return [*self._begin_start(now_us), *self._handle(now_us, event)]
         if now_us >= self._collects_us:
             self._collects_us = now_us + self._keep_deleted_us // 7
             self.local.collect_tombstones(now_us - self._keep_deleted_us)
@@ -233,25 +250,32 @@ class ClientMachine:
                 self._planner.record_link_up(network)
                 self._writes.begin_waiting(now_us)
                 cleared, asks = self._connection.link_up()
-                self._continuous_reads.end_greeting(now_us)
+                self.continuous_reads.end_greeting(now_us)
                 return [*cleared, *self._resend(now_us, asks), *self._prefetch(now_us)]
             case LinkDown():
                 self._planner.record_link_down(now_us)
-                self._continuous_reads.end_greeting(now_us)
+                self.continuous_reads.end_greeting(now_us)
                 return [*self._connection.link_down(), *self._reads.await_network()]
             case Cancel(op_id=op_id):
                 cancelled = [*self._writes.cancel(now_us, op_id), *self._reads.cancel(now_us, op_id)]
-                return [*cancelled, *self._reads.answer_unblocked(now_us)] if cancelled else ()
+                if not cancelled:
+                    return ()
+                shown = self.continuous_reads.show_all_writes()
+                return [*cancelled, *shown, *self._reads.answer_unblocked(now_us)]
             case TimerFired(name=name):
                 return self._handle_timer(now_us, name)
             case ContextChanged(context=context):
                 self._reads.context = context
         return ()
 
+    def _store_use(self) -> StoreUse:
+        """Return how many committed records are held, and since when."""
+        return StoreUse(self.local.max_rows, self.local.row_count, self.local.oldest_us)
+
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Begin this start: attach to the service, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
-        reads = self._continuous_reads
+        reads = self.continuous_reads
         return [*reads.attach(), *reads.repeat_notices(now_us), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
@@ -266,9 +290,9 @@ class ClientMachine:
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
             case t if t == OWN:
-                return self._continuous_reads.begin_own(now_us)
+                return self.continuous_reads.begin_own(now_us)
             case Notices.TIMER:
-                self._continuous_reads.clear_notices()
+                self.continuous_reads.clear_notices()
         return ()
 
     # -- calls
@@ -278,13 +302,14 @@ class ClientMachine:
         match operation:
             case Write(table=name) if name in self._own:
                 key, written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self._continuous_reads.deliver_own_write(now_us, name, key), *written]
+                return [*self.continuous_reads.deliver_own_write(now_us, name, key), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
-                return self._writes.write(now_us, op_id, operation, self._reads.context)
+                written = self._writes.write(now_us, op_id, operation, self._reads.context)
+                return [*written, *self._show_write(operation)]
             case Read():
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
@@ -296,17 +321,17 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._joins.check_continuous(operation)
                 self._access.check_table_access(now_us, operation.table)
-                return self._continuous_reads.register(now_us, op_id, operation)
+                return self.continuous_reads.register(now_us, op_id, operation)
             case Listen():
-                return self._continuous_reads.listen(now_us, op_id, operation)
+                return self.continuous_reads.listen(now_us, op_id, operation)
             case AwaitSynced():
-                return self._continuous_reads.await_synced(op_id, operation)
+                return self.continuous_reads.await_synced(op_id, operation)
             case ListReads():
-                return (Complete(op_id, self._continuous_reads.describe()),)
+                return (Complete(op_id, self.continuous_reads.describe()),)
             case UpdateData():
-                return self._continuous_reads.update_data(now_us, op_id, operation)
+                return self.continuous_reads.update_data(now_us, op_id, operation)
             case Unregister():
-                return self._continuous_reads.unregister(now_us, op_id, operation)
+                return self.continuous_reads.unregister(now_us, op_id, operation)
             case ListPolicies():
                 return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
             case ListPending():
@@ -330,13 +355,20 @@ class ClientMachine:
                 raise table_exists_error(name, "on this device", "use another name")
             case Alter(table=name) if name in self._own:
                 altered = self._own.alter(op_id, operation)
-                return [*self._continuous_reads.deliver_own(now_us, name), *altered]
+                return [*self.continuous_reads.deliver_own(now_us, name), *altered]
             case Drop(table=name) if name in self._own:
                 dropped = self._own.drop(op_id, name)
-                return [*self._continuous_reads.deliver_own(now_us, name), *dropped]
+                return [*self.continuous_reads.deliver_own(now_us, name), *dropped]
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
+
+    def _show_write(self, operation: Write) -> Sequence[Effect]:
+        """Show a write that has just been stored in the continuous reads of this app."""
+        key = operation.key
+        if key is None:
+            key = self.local.writes[self.local.writes.last_seq].key
+        return self.continuous_reads.show_write(operation.table, key)
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation with a checked name of its table."""
@@ -358,7 +390,7 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use_token(token)
-        return [*self._continuous_reads.attach(), *self._writes.send_with_new_token(now_us), Complete(op_id)]
+        return [*self.continuous_reads.attach(), *self._writes.send_with_new_token(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
         """Fetch the answers that the prefetch policy selects, if there is one."""
@@ -373,11 +405,19 @@ class ClientMachine:
             case None:
                 return record_dropped(event)
             case SessionState():
-                return self._continuous_reads.receive_session(now_us, message)
+                return self.continuous_reads.receive_session(now_us, message)
             case Forwarded(body=body):
-                return self._continuous_reads.receive_notification(now_us, body)
+                return self.continuous_reads.receive_notification(now_us, body)
             case GatewayLost():
                 return self._connection.expedite(now_us)
+            case DeviceShared():
+                self._writes.shares_device, self._reported = True, self._store_use()
+                return (Send(SERVICE, self._reported),)
+            case EvictRows(keep_rows=keep_rows, until_us=until_us):
+                self.local.evict_oldest(keep_rows, until_us)
+                return ()
+            case DelayOver():
+                return self._writes.send_delayed(now_us)
             case LogRestarted():
                 return self._follow_restart(now_us, message)
         return self._receive_answer(now_us, event, message)
@@ -421,16 +461,19 @@ class ClientMachine:
             case Writing(seq=seq):
                 return self._finish_write(now_us, seq, answer)
             case Registering() as work:
-                return self._continuous_reads.finish_registration(now_us, work, ask, answer)
+                return self.continuous_reads.finish_registration(now_us, work, ask, answer)
             case Updating() as work:
-                return self._continuous_reads.finish_update(work, answer)
+                return self.continuous_reads.finish_update(now_us, work, answer)
             case Administering() as work:
                 return self._finish_administration(work, answer)
 
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
         """Process the outcome of a write, and continue the reads and writes that waited for it."""
         assert isinstance(answer, WriteOutcome | RequestRefused)
-        effects = self._writes.receive_outcome(now_us, seq, answer)
+        write = self.local.writes[seq]
+        decided = self._writes.receive_outcome(now_us, seq, answer)
+        version = None if isinstance(answer, RequestRefused) or answer.ver is UNSET else answer.ver
+        effects = [*decided, *self.continuous_reads.show_outcome(write, version)]
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse_waiting(now_us, decode_error(error))
@@ -472,7 +515,7 @@ class ClientMachine:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)
                 case Registering() | Updating() as work:
-                    ask.request = self._continuous_reads.build_request(work)
+                    ask.request = self.continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
         return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
 

@@ -20,6 +20,8 @@ from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.local import Version
+from mudkit.systems.mud.device.read_states import StartedRead
+from mudkit.systems.mud.device.stored_read import StoredRead
 from mudkit.systems.mud.messages import (
     Administered,
     AdministrationRequest,
@@ -45,11 +47,9 @@ from mudkit.systems.mud.messages import (
     netid_of,
 )
 from mudkit.systems.mud.policies.utility import Query
-from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
-from mudkit.wire import Fields, Value
 
 RETRY: Final = "retry"
 _TIMEOUT_US: Final = 10_000_000
@@ -126,88 +126,10 @@ class Administering(Struct, frozen=True):
     request: AdministrationRequest
 
 
-class StoredRead(Struct):
-    """Durable state of a continuous read.
-
-    ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
-    delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
-    ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer; ``processors`` are those that had the read then.
-    ``begun_lsns`` has the position of each processor from which a read without existing records began.
-
-    ``aggregate`` are the aggregates of which the application is notified instead of records, and
-    ``told_aggregates`` their values of which it was to be notified last, ``heard_aggregates`` those of which
-    its callback was.
-
-    ``selection`` has the columns that are delivered; with a limit, the read is a window; None: all columns of
-    all records. ``synced_us`` is the last time at which all that it is to deliver was delivered, None: not
-    yet.
-    ``has_listener``: the application wants to be notified. ``is_paused``: too many changes wait for its
-    callback, so that the read is not registered. ``ended`` is the reason for which the read has ended, None:
-    it has not.
-    """
-
-    handle: int
-    data_seq: int
-    name: str
-    predicate: SentPredicate
-    reader: Fields
-    sync_us: int | None
-    has_listener: bool = True
-    since_lsns: dict[str, int] = field(name="since", default_factory=dict)
-    table: int | None = None
-    log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
-    processors: list[str] = field(default_factory=list)
-    begun_lsns: dict[str, int] = field(name="begun", default_factory=dict)
-    aggregate: str | None = None
-    told_aggregates: Fields | None = None
-    heard_aggregates: Fields | None = None
-    is_paused: bool = False
-    ended: str | None = None
-    synced_us: int | None = None
-    selection: Selection | None = None
-
-    @property
-    def is_window(self) -> bool:
-        """True if the read has a limit."""
-        return self.selection is not None and self.selection.limit is not None
-
-
-class ContinuousRead(Struct):
-    """Continuous read in this start of the machine.
-
-    ``delivered`` has the version that was delivered last of each record that belongs to the read; it is
-    durable, too, a record at a time. ``op_id`` is the call that began the read, until it is answered.
-    ``generations`` has the generation in which each processor knows it. ``requested_since`` has
-    ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
-    registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
-    was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
-    does not know their digests. ``states`` has the last state of the aggregates of each processor.
-    ``synced`` has the processors that have told, since the last registration was sent, that they
-    have delivered everything before it; ``is_live``: all of them have. ``awaiting`` has the calls that wait
-    for that.
-    """
-
-    stored: StoredRead
-    delivered: dict[str, int] = field(default_factory=dict)
-    op_id: int | None = None
-    generations: dict[str, int] = field(default_factory=dict)
-    requested_since: tuple[dict[str, int], dict[str, str]] | None = None
-    sender_generations: dict[str, int] = field(default_factory=dict)
-    waiting: int = 0
-    pauses: int = 0
-    named_buckets: set[int] = field(default_factory=set)
-    states: dict[str, list[Value]] = field(default_factory=dict)
-    synced: set[str] = field(default_factory=set)
-    awaiting: list[int] = field(default_factory=list)
-    is_live: bool = False
-
-
 class Registering(Struct, frozen=True):
     """Purpose of a request: to register a continuous read in a session with the notification server."""
 
-    read: ContinuousRead
+    read: StartedRead
     request: int
     session: str
 

@@ -119,7 +119,7 @@ class Local:
 
     def __init__(self, ports: Ports, max_rows: int) -> None:
         self._store = store = ports.store
-        self._max_rows = max_rows
+        self.max_rows = max_rows
         _rename_older_keys(store)
         self.tables = {key.removeprefix("table "): table for key, table in store.items("table ", Table)}
         self._rows: dict[tuple[str, str], HeldRow] = {}
@@ -171,8 +171,7 @@ class Local:
         self._store.put(f"row\n{name}\n{row.key}", row)
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
-        while len(self._rows) > self._max_rows:
-            self.evict(*next(iter(self._rows)))
+        self.evict_oldest(self.max_rows, None)
 
     def evict(self, name: str, key: str) -> None:
         """Remove a committed record from the device, and count the loss for the cache."""
@@ -180,6 +179,21 @@ class Local:
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
             self._store.delete(f"row\n{name}\n{key}")
+
+    @property
+    def oldest_us(self) -> int:
+        """Time at which the record was received that was not received for longest; 0: there is none."""
+        return next((row.held_us for row in self._rows.values()), 0)
+
+    def evict_oldest(self, keep_rows: int, until_us: int | None) -> None:
+        """Evict records beyond ``keep_rows``, at least one, that were received by a time; None: all of them.
+
+        Those go first that were not received for longest.
+        """
+        while len(self._rows) > keep_rows:
+            self.evict(*next(iter(self._rows)))
+            if until_us is not None and self.oldest_us > until_us:
+                return
 
     def collect_tombstones(self, before_us: int) -> None:
         """Remove the tombstones that were received before a time, and that no pending write replaces.

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from mudkit.events import Store
-from mudkit.systems.mud.device.connection import StoredRead
 from mudkit.systems.mud.device.own_tables import OwnTables
+from mudkit.systems.mud.device.read_records import SentRecord
+from mudkit.systems.mud.device.stored_read import StoredRead
 from mudkit.systems.mud.messages import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.tables.selection import Selection
@@ -24,22 +23,17 @@ OWN_PLACE: Final = "device"
 """In place of a processor, for tables on the device."""
 
 
-class _SentRecord(Struct, frozen=True):
-    """Version of a record that a processor has sent, with the columns of the read and that of its order."""
-
-    ver: int
-    data: Fields
-
-
 class ShownWindow:
     """Window that a continuous read shows, of what its processors have sent.
 
-    ``delivered`` has the versions that they have sent, by key; the records are in the store under ``prefix``.
+    ``delivered`` has the versions that they have sent, by key. Own writes are in it once processors tell of
+    them, since these alone know which are the first records.
     """
 
-    def __init__(self, store: Store, prefix: str, selection: Selection) -> None:
+    def __init__(self, store: Store, handle: int, selection: Selection) -> None:
+        prefix = f"read {handle:09d} "
         self._store, self._prefix, self._selection = store, prefix, selection
-        self._sent = {key.removeprefix(prefix): sent for key, sent in store.items(prefix, _SentRecord)}
+        self._sent = {key.removeprefix(prefix): sent for key, sent in store.items(prefix, SentRecord)}
         self.delivered = {key: sent.ver for key, sent in self._sent.items()}
         self._window = Window(selection, {key: sent.data for key, sent in self._sent.items()})
         self._shown = {key: self._sent[key] for key in self._window.first_keys()}
@@ -57,7 +51,7 @@ class ShownWindow:
                 concerned |= self._remove(key)
                 left[key] = change.ver or 0
             elif not is_same_log or change.ver >= self.delivered.get(key, 0):
-                concerned |= self._put(key, _SentRecord(change.ver, change.data))
+                concerned |= self._put(key, SentRecord(change.ver, change.data))
         removed = [
             Change("remove", key, None, max(self._shown.pop(key).ver, left.get(key, 0)))
             for key in concerned
@@ -69,6 +63,16 @@ class ShownWindow:
             if key in self._window and self._shown.get(key) != self._sent[key]
         ]
 
+    def shown(self) -> dict[str, tuple[int | None, Fields]]:
+        """Return version and columns of the records in the window, by key, in its order."""
+        shown = {key: self._shown[key] for key in self._window.first_keys()}
+        return {key: (sent.ver, self._selection.columns_of(sent.data)) for key, sent in shown.items()}
+
+    def delete(self) -> None:
+        """Delete all that is stored of the records."""
+        for key in self._sent:
+            self._store.delete(f"{self._prefix}{key}")
+
     def _remove(self, key: str) -> dict[str, bool]:
         """Forget a record; return the keys of the records that this moves."""
         if self._sent.pop(key, None) is None:
@@ -77,7 +81,7 @@ class ShownWindow:
         self._store.delete(f"{self._prefix}{key}")
         return self._window.remove(key)
 
-    def _put(self, key: str, sent: _SentRecord) -> dict[str, bool]:
+    def _put(self, key: str, sent: SentRecord) -> dict[str, bool]:
         """Store a record; return the keys of the records that this moves."""
         self._sent[key], self.delivered[key] = sent, sent.ver
         self._store.put(f"{self._prefix}{key}", sent)
@@ -85,8 +89,9 @@ class ShownWindow:
 
     def _show(self, key: str) -> Change:
         """Return the change by which the window shows a record as it is."""
+        is_new = key not in self._shown
         sent = self._shown[key] = self._sent[key]
-        return Change("upsert", key, self._selection.columns_of(sent.data), sent.ver)
+        return Change("upsert", key, self._selection.columns_of(sent.data), sent.ver, is_new=is_new)
 
 
 class OwnMatches:

@@ -18,7 +18,7 @@ conflict           the pending write is removed and the store's version is store
 refused            the write is removed, with the reason; conditional writes based on it conflict
 token has expired  the write stays, listed as held, until there is a valid token
 due                a delay is over: all delayed writes go in the same message, except those that stay
-                   until a read needs them (Mobius 7.3)
+                   until a read needs them (Mobius 7.3); so do those of the other apps of the device
 =================  ==================================================================================
 """
 
@@ -33,7 +33,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError, OperationCancelled, TokenExpired
-from mudkit.events import Complete, Effect, Ports, Record, SetTimer
+from mudkit.events import Complete, Effect, Ports, Record, Send, SetTimer
+from mudkit.systems.mud.device.attachment import SERVICE, DelayOver
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.planning import UtilityWrites
@@ -124,6 +125,8 @@ class WritePath:
         self._conflicts: dict[tuple[str, str], int] = {}
         """Conflicts in a row of this start, by table and key."""
         self._without_token: set[int] = set()
+        self.shares_device = False
+        """True if other apps of the device have writes, too."""
 
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
@@ -186,19 +189,31 @@ class WritePath:
         while self._delayed and self._delayed[0][0] <= now_us:
             self._new.add(self._delayed.pop(0)[1])
         begun: list[PendingWrite] = []
-        is_due = False
         for seq in sorted(self._new):
             write = self._admit(now_us, seq)
             if write is not None:
                 begun.append(write)
-                is_due = is_due or write.due_us is not None
         self._new.clear()
-        if is_due:  # a delay is over: the delayed writes go in the same message
-            waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
-            begun += [self._local.writes[seq] for seq in waiting]
+        if all(write.due_us is None for write in begun):
+            return self._send_begun(now_us, begun, are_due=False)
+        reported = (Send(SERVICE, DelayOver()),) if self.shares_device else ()
+        begun += self._take_delayed()  # a delay is over: the delayed writes go in the same message
+        return [*reported, *self._send_begun(now_us, begun, are_due=True)]
+
+    def send_delayed(self, now_us: int) -> Sequence[Effect]:
+        """Send the delayed writes with those of another app, whose delay is over."""
+        return self._send_begun(now_us, self._take_delayed(), are_due=True)
+
+    def _take_delayed(self) -> list[PendingWrite]:
+        """Remove and return the heads that are not due, in order."""
+        waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
+        return [self._local.writes[seq] for seq in waiting]
+
+    def _send_begun(self, now_us: int, begun: Iterable[PendingWrite], *, are_due: bool) -> Sequence[Effect]:
+        """Send heads and the writes of their records that may follow; set the timer of those that wait."""
         asks: list[PendingAsk] = []
         for write in begun:
-            asks += [self._begin(write), *self._begin_following(now_us, write, are_due=is_due)]
+            asks += [self._begin(write), *self._begin_following(now_us, write, are_due=are_due)]
         effects = [*self.send(now_us, asks)]
         if self._delayed:
             effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))

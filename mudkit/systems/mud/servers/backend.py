@@ -15,7 +15,7 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                came after it had absorbed another, and comes as it was before. A write that follows
                another one is based on its result; without that it is not applied, and its client
                repeats it
-PartitionRead  answer from the master copy, which is always the latest
+PartitionRead  answer from its own copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
                those that are older than this and that all followers have acknowledged
@@ -103,7 +103,7 @@ _Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | Foll
 
 
 class BackEnd:
-    """Machine of the master; ``processors`` and ``replicas`` follow the log.
+    """Machine of the back end; ``processors`` and ``replicas`` follow the log.
 
     Tombstones are kept for ``keep_deleted_us`` at least.
     """
@@ -266,12 +266,12 @@ class BackEnd:
     # -- writes
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
-        """Apply a write at its first arrival, and return its stored result."""
+        """Apply a write at its first arrival; send its stored outcome, and the new entry to followers."""
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
-        client = _results_key(write.incarnation, writer)
-        first = self._store.get(f"known {client}", int) or 0
-        known = self._results(client)
+        results_key = _results_key(write.incarnation, writer)
+        first = self._store.get(f"known {results_key}", int) or 0
+        known = self._results(results_key)
         result = known.get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
@@ -290,8 +290,8 @@ class BackEnd:
             first = max(write.first, first, 1)
             results = {number: stored for number, stored in known.items() if int(number) >= first}
             results[str(write.number)] = result
-            self._store.put(f"applied {client}", to_builtins(results))
-            self._store.put(f"known {client}", first)
+            self._store.put(f"applied {results_key}", to_builtins(results))
+            self._store.put(f"known {results_key}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
         elif result.absorbed != write.absorbed:  # of a client that was restored from a backup

@@ -37,7 +37,7 @@ class Cloud(Displayed):
     ----------
     lab : Network
     replicas : int
-        Number of replicas; 0: every read goes to the master.
+        Number of replicas; 0: every read goes to the back end.
     replica_lag_s : float
         Time until an entry of the log takes effect on a replica.
     gateways, processors, notification_servers : int
@@ -92,8 +92,8 @@ class Cloud(Displayed):
         self.generator = _address("mud-policies")
         self.notification_servers = _addresses("notifications", notification_servers)
 
-        self._served: set[str] = set()
-        """Names of the devices that have a service."""
+        self._apps: dict[str, list[str]] = {}
+        """Apps of each device that has a service."""
 
         def install(address: str, make: Make) -> Installed:
             """Install a machine on the server of an address."""
@@ -111,7 +111,7 @@ class Cloud(Displayed):
         )
         for address in self.replicas:
             install(
-                address, partial(Replica, master=self.back_end, processors=self.processors, lag_us=lag_us)
+                address, partial(Replica, back_end=self.back_end, processors=self.processors, lag_us=lag_us)
             )
         for number_, address in enumerate(self.processors):
             install(address, partial(
@@ -131,13 +131,16 @@ class Cloud(Displayed):
                 max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
 
-    def serve(self, device: Host) -> None:
-        """Install the service that all apps of a device share, unless it has one."""
-        if device.name in self._served:
+    def serve(self, device: Host, app: str) -> None:
+        """Add an app to those of a device; install the service that they share, unless there is one."""
+        apps = self._apps.setdefault(device.name, [])
+        apps.append(app)
+        if len(apps) > 1:
             return
         servers = self.notification_servers
-        device.install(NAME, lambda ports: DeviceService(device.name, self.gateways, servers), name=PORT)
-        self._served.add(device.name)
+        device.install(
+            NAME, lambda ports: DeviceService(device.name, self.gateways, servers, apps), name=PORT
+        )
 
     def _view(self) -> View:
         """Return the view of a display: the servers, and the tables."""

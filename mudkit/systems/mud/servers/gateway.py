@@ -4,13 +4,14 @@ Its rules (Mobius 4.2). It has no durable state: a client without an answer repe
 
 ====================  ==============================================================================
 any message           dropped unless its sender may send it; an app only over its device's service
+AppsBatch             each part as if it had come alone, with the token of its own app
 Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
                       looks up records in, to which the client must have access, too; then
 ReadRequest           a part of it to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
-Restarted             to the client, which is to repeat its request
+LogRestarted          to the client, which is to repeat its request
 answers               to the client; :class:`PartsComplete` after the last part of a read
 ====================  ==============================================================================
 
@@ -39,6 +40,7 @@ from mudkit.systems.mud.messages import (
     Administer,
     Administered,
     AdministrationRequest,
+    AppsBatch,
     Ask,
     AskBatch,
     ContinuousReadAck,
@@ -161,18 +163,20 @@ class Gateway:
         return () if request is None else self._receive_answer(request, event.source, message)
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:
-        """Return the requests of an app; None: the message is malformed, or not of its device's service."""
+        """Return the requests of a device's apps; None: malformed, or not of the device's service."""
         message = GATEWAY_FROM_CLIENT.decode(event.message)
-        is_own = message is not None and netid_of(message.client) == event.sender
-        if message is None or not is_own or not is_of_service(event.source):
+        if message is None or not is_of_service(event.source):
             return None
-        if isinstance(message, AskBatch):
-            asks = [
-                Ask(ask.id, message.client, message.token, ask.what, message.log_incarnation)
-                for ask in message.asks
-            ]
-        else:
-            asks = [message]
+        asks: list[Ask] = []
+        for part in message.parts if isinstance(message, AppsBatch) else [message]:
+            if netid_of(part.client) != event.sender:
+                return None
+            if isinstance(part, AskBatch):
+                asks += [
+                    Ask(ask.id, part.client, part.token, ask.what, part.log_incarnation) for ask in part.asks
+                ]
+            else:
+                asks.append(part)
         is_own = all(ask.id.rpartition(" ")[0] == ask.client for ask in asks)
         return asks if is_own else None
 
@@ -316,7 +320,7 @@ class Gateway:
                     reader=read.reader,
                     auth={} if request.claims is None else request.claims.auth,
                     aggregate=read.aggregate,
-                    # Joined records must not be older than this reader has seen: the master has them.
+                    # Joined records must not be older than this reader has seen: the back end has them.
                     latest=read.latest or has_joined,
                     min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
                     log_incarnation=request.ask.log_incarnation,

@@ -27,8 +27,8 @@ class LogFollower:
     A state that an earlier incarnation of the machine requested is too old.
     """
 
-    def __init__(self, master: str, entropy: Entropy) -> None:
-        self._master = master
+    def __init__(self, back_end: str, entropy: Entropy) -> None:
+        self._back_end = back_end
         self._entropy = entropy
         self._incarnation = entropy(8).hex()
         self.copy = TableReplica()
@@ -107,7 +107,7 @@ class LogFollower:
         """Request the whole state from the back end, unless there is one; repeated until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, FollowLog(self._incarnation)), *self._request.start(
+        return Send(self._back_end, FollowLog(self._incarnation)), *self._request.start(
             now_us, self._incarnation
         )
 
@@ -138,7 +138,7 @@ class LogFollower:
     def acknowledge(self) -> Send:
         """Build the acknowledgement of the log up to the last entry received, with the open question."""
         return Send(
-            self._master, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
+            self._back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
         )
 
 

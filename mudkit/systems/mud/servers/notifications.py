@@ -8,14 +8,14 @@ Hello         redirect, if another server is responsible; without a token of the
               begun with one, also in an earlier generation of the server: dropped; of another start of the
               client, or from the address of another device: request one with a nonce; a late copy:
               ignored; a known session continues at the address of the hello, and waiting items are sent
-              there; a new address is sent to the processors with its reads (Moved), until acknowledged;
+              there; a new address is sent to the processors with its reads (ClientMoved), until acknowledged;
               else a new session begins. Another device had this address: nothing more is sent to it
               there, and it is asked whether it is there
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
-StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: kept in memory,
-              and to every client of that app that follows such policies, or to those that it is for; one for
-              all devices replaces all earlier ones
+StreamItem    of a processor: into the queue of the device's session; a policy of the generator: kept in
+              memory, and to every client of that app that follows such policies, or to those that it is for;
+              one for all devices replaces all earlier ones
 StreamAck     remove from the queue
 SendFailed    the client is not reached until its next hello
 TimerFired    retransmit overdue items; give up clients without heartbeats; after a start, ask the

@@ -4,8 +4,8 @@ Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
 ================  ====================================================================================
 any message       dropped unless its sender may send it
-PartitionRead     to the master if the latest version is requested, else to a replica
-RoutedWrite       to the master
+PartitionRead     to the back end if the latest version is requested, else to a replica
+RoutedWrite       to the back end
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
                   read whose predicate fails on it, with the reason
@@ -14,9 +14,9 @@ Registration      at one position of the log: existing records, as far as reques
                   their state, now and whenever a change of its records changes it
 ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
 Unregistration    end the read; a late duplicate of its registration does not begin it again
-Gone              end the reads of a session that the notification server has given up; if it does not
+SessionGone       end the reads of a session that the notification server has given up; if it does not
                   know the client any more, send it the address
-Moved             store the address of a session's client, which a restored notification server may lack
+ClientMoved       store the address of a session's client, which a restored notification server may lack
 ================  ====================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -304,12 +304,12 @@ class Processor:
             for read_key, error in failed.items():
                 effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
         for read_key in reached:
-            effects += self._tell(now_us, read_key, row, entry.lsn)
+            effects += self._send_change(now_us, read_key, row, entry.lsn)
         for read_key in sorted(readers - set(reached)):
-            effects += self._tell(now_us, read_key, LeftRead(row.key, row.ver), entry.lsn)
+            effects += self._send_change(now_us, read_key, LeftRead(row.key, row.ver), entry.lsn)
         return effects
 
-    def _tell(
+    def _send_change(
         self, now_us: int, read_key: ReadKey, change: Row | LeftRead, lsn: int | None
     ) -> Sequence[Effect]:
         """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
@@ -656,7 +656,7 @@ class Processor:
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
-                effects += self._tell(now_us, read_key, row, None)
+                effects += self._send_change(now_us, read_key, row, None)
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
@@ -665,11 +665,11 @@ class Processor:
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._tell(now_us, read_key, LeftRead(key, None), None)
+                effects += self._send_change(now_us, read_key, LeftRead(key, None), None)
                 continue
             self._record_shown(read_key, read, key)
             if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._tell(now_us, read_key, LeftRead(key, known.ver), None)
+                effects += self._send_change(now_us, read_key, LeftRead(key, known.ver), None)
         return effects
 
     def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:

@@ -1,4 +1,4 @@
-"""Replica: a copy of the master's tables with a lag, which answers reads."""
+"""Replica: a copy of the tables of the back end with a lag, which answers reads."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from mudkit.systems.receiving import Accepts, record_dropped
 
 
 def answer_read(
-    copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_log: bool = False
+    copy: TableReplica, read: PartitionRead, back_end: str | None = None, *, is_other_log: bool = False
 ) -> Sequence[Effect]:
-    """Answer a read of one partition from a copy, or pass it to the master if the copy is too old.
+    """Answer a read of one partition from a copy, or pass it to the back end if the copy is too old.
 
-    ``master`` None: this is the master, which is too old only if its store was wiped. ``is_other_log``: the
-    reader knows another incarnation of the log than the copy.
+    ``back_end`` None: this is the back end, which is too old only if its store was wiped. ``is_other_log``:
+    the reader knows another incarnation of the log than the copy.
     """
     table = copy.tables.get(read.name)
     is_behind = copy.lsn < read.min_lsn
-    if master is not None and (is_behind or is_other_log or table is None):
-        return (Send(master, read),)
+    if back_end is not None and (is_behind or is_other_log or table is None):
+        return (Send(back_end, read),)
     try:
         if is_behind:
             raise TableProblem(
@@ -73,14 +73,14 @@ class Replica:
     ``processors`` pass reads on; ``lag_us`` is the time from receiving an entry to applying it.
     """
 
-    def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
-        self._master = master
+    def __init__(self, ports: Ports, back_end: str, processors: Sequence[str], lag_us: int) -> None:
+        self._back_end = back_end
         self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[PartitionRead]] = {
-            master: FOLLOWER_FROM_BACK_END,
+            back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
         self._lag_us = lag_us
-        self._log = LogFollower(master, ports.entropy)
+        self._log = LogFollower(back_end, ports.entropy)
         self._waiting: deque[tuple[int, LogEntry]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -104,7 +104,7 @@ class Replica:
         """Handle a message that its sender may send: answer a read, or follow the log."""
         if isinstance(message, PartitionRead):
             is_other = (message.log_incarnation or "") != self._log.log_incarnation
-            return answer_read(self._log.copy, message, self._master, is_other_log=is_other)
+            return answer_read(self._log.copy, message, self._back_end, is_other_log=is_other)
         copy = self._log.copy
         if not self._log.accept_log(message):
             return (

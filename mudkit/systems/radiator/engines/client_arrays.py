@@ -174,7 +174,7 @@ class ClientArrays:
             if new is not None:
                 self._add_message(new, codes, released)
         for place in sorted(walked):
-            self._walk(now_us, place, None if place == own and not self._echo else new, released)
+            self._decide_again(now_us, place, None if place == own and not self._echo else new, released)
         self._expire(now_us, released)
         return [
             Entry(batch, [self._clients[place] for place in sorted(places, key=self._order.__getitem__)])
@@ -273,7 +273,7 @@ class ClientArrays:
         for rows, part in zip(patterns, parts, strict=True):
             _add_released(released, (*(self._rows[row] for row in rows), *new), part.tolist())
 
-    def _walk(self, now_us: int, place: int, new: Message | None, released: _Released) -> None:
+    def _decide_again(self, now_us: int, place: int, new: Message | None, released: _Released) -> None:
         """Apply the function again to a receiver's pending messages, once per sender."""
         pending = self._apart.pop(place, None) or self._take_out(place)
         before, client, view = pending.dropped, self._clients[place], self._views[place]

@@ -216,7 +216,7 @@ class Groups:
                     or (sender is not None and sender.key != key)
                     or (has_new_key and any(message.sender == changed for message in pending.messages()))
                 ):
-                    self._walk(now_us, cohort, None if cohort is own else new, entries)
+                    self._decide_again(now_us, cohort, None if cohort is own else new, entries)
                 elif new is not None and cohort is not own:
                     batch = pending.add(new, key)
                     if batch is not None:
@@ -241,7 +241,7 @@ class Groups:
         self.dropped += (pending.dropped - before) * len(cohort.members)
         self._note_empty(cohort)
 
-    def _walk(
+    def _decide_again(
         self, now_us: int, cohort: _Cohort, new: Message | None, entries: dict[int, list[Entry]]
     ) -> None:
         """Apply the function again to all pending messages, once per sender."""
@@ -282,7 +282,10 @@ class Groups:
         self._release(cohort, batch, entries)
 
     def _release(self, cohort: _Cohort, batch: Batch, entries: dict[int, list[Entry]]) -> None:
-        """Release a batch to a cohort; equal batches share an entry (Radiator 3.1)."""
+        """Add a cohort's batch to ``entries``, which are by the number of a batch's oldest message.
+
+        Equal batches share an entry (Radiator 3.1): it is replaced by one with more recipients.
+        """
         if cohort.listed is None:
             cohort.listed = list(cohort.members)
         batches = entries.setdefault(batch[0].number, [])

@@ -94,13 +94,13 @@ class ClientLists:
     def take(self, now_us: int, message: Message) -> list[Entry]:
         """Add a message for all registered clients; return released entries."""
         self.contexts.record_propagation(message.sender, message.context)
-        return self._walk(now_us, message)
+        return self._decide_again(now_us, message)
 
     def fire(self, now_us: int) -> list[Entry]:
         """Apply the function again to all pending messages as time has passed; return released entries."""
-        return self._walk(now_us, None)
+        return self._decide_again(now_us, None)
 
-    def _walk(self, now_us: int, new: Message | None) -> list[Entry]:
+    def _decide_again(self, now_us: int, new: Message | None) -> list[Entry]:
         """Walk the pending messages of all clients, with a new one; return released entries."""
         entries: dict[tuple[int, ...], Entry] = {}
         self._due_us = None

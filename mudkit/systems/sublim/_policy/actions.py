@@ -169,7 +169,7 @@ class Summary:
             since_s, before = (now_s, {}) if is_over or window is None else window
             updated: dict[str, Value] = {"since_s": since_s}
             for name in of:
-                updated[name] = _add_to_sums(before.get(name), execution.message.get(name))
+                updated[name] = _add_to_summary(before.get(name), execution.message.get(name))
             windows[key] = updated
             state.set_action_variable(variable, _keep_newest(windows, execution.room_bytes, entry_bytes))
             if window is None or not is_over:
@@ -206,7 +206,7 @@ def _keep_newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> d
     return kept if len(kept) <= most else dict(list(kept.items())[-most:])
 
 
-def _add_to_sums(earlier: Value, value: Value) -> list[float] | None:
+def _add_to_summary(earlier: Value, value: Value) -> list[float] | None:
     """Add a value to ``[count, min, max, sum]``; ignore one that is not a number."""
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
         return earlier if _is_summed(earlier) else None

@@ -158,7 +158,7 @@ class Policy(Displayed):
             raise self.places.error(
                 ("rules",), "A policy needs rules.", found=str(len(self.rules)), expected=f"1 to {MAX_RULES}"
             )
-        _check_declared(self.message, self.variables, self.places)
+        _check_declarations(self.message, self.variables, self.places)
         self.language = self._language()
         self._variables = self._variables_of_books()
         self._books = frozenset(self._variables.values())
@@ -414,7 +414,7 @@ def _check_parts(plain: Value, path: Path, known: Sequence[str], places: Places)
     return plain
 
 
-def _check_declared(message: Mapping[str, str], variables: Fields, places: Places) -> None:
+def _check_declarations(message: Mapping[str, str], variables: Fields, places: Places) -> None:
     """Raise PolicyError for an unknown kind of field, or initial variables that cannot be kept."""
     for name, kind in message.items():
         if kind not in _FIELD_KINDS:

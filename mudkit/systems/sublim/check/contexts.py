@@ -166,7 +166,12 @@ class Contexts:
         states: Sequence[Fields],
         base: Context | None = None,
     ) -> Iterator[Context]:
-        """Yield contexts with combinations of the values of ``names``; other values are as in ``base``."""
+        """Yield at most ``limit`` contexts with combinations of the values of ``names``.
+
+        Manual variables are those of ``states``. What conditions read and ``names`` lacks is as in ``base``;
+        the rest of a message is plausible. With a ``base``, contents are tried with other lengths, too, and
+        without fields that rules set and no condition reads. ``is_whole`` gets False if some were left out.
+        """
         values = {
             name: self._values_to_try(name)
             for name in sorted(names)

@@ -89,7 +89,7 @@ class PublishServerMachine:
         """Subscribers of an access point whose address is another one's elsewhere, and the address."""
         for key, at in ports.store.items(_AT, _Location):
             name = key.removeprefix(_AT)
-            if self._claim_address(name, at):  # it is not known any more which of them is there
+            if self._record_owner(name, at):  # it is not known any more which of them is there
                 self._taken.setdefault(at.point, {})[name] = at.where.address
         self._is_waiting = False
 
@@ -171,14 +171,14 @@ class PublishServerMachine:
         before = self._store.get(_AT + name, _Location)
         self._release_address(name)
         self._store.put(_AT + name, at)
-        is_taken = self._claim_address(name, at)
+        is_taken = self._record_owner(name, at)
         if before is None or before.point == at.point or before.where.store_id:
             return is_taken
         # A plain subscriber's Bye may be lost. State of others moves by a handover.
         self._taken.setdefault(before.point, {})[name] = before.where.address
         return True
 
-    def _claim_address(self, name: str, at: _Location) -> bool:
+    def _record_owner(self, name: str, at: _Location) -> bool:
         """Record who owns an address now; return whether another access point must stop sending there."""
         address = at.where.address
         former = self._owners.get(address, name)

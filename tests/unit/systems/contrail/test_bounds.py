@@ -52,6 +52,22 @@ def test_seen_and_named_items_are_bounded_over_a_month(make_place, monkeypatch):
     assert [message["kind"] for message in delivered].count("data") == 2
 
 
+def test_last_names_of_a_port_are_remembered(make_place, monkeypatch):
+    """Content that is published under a remembered name again is a retransmission (Contrail 3.4.1)."""
+    monkeypatch.setattr(sending_module, "MAX_NAMED", 3)
+    place, ann, bob = install_filters(make_place, "ann bob")
+    for number in range(4):
+        place.publish(ann, build_item(f"{number}"), f"{number}").result()
+    assert count_keys(place, "ann")["item"] == count_keys(place, "ann")["named"] == 3
+    place.run(65)
+    received = payloads(bob)
+    for number in (3, 0):
+        place.publish(ann, build_item(f"{number}"), f"{number}").result()
+    place.run(65)
+    assert received == [f"payload of {number}".encode() for number in (0, 1, 2, 3, 0)]
+    assert place.counts("bob") == {"duplicate": 1}
+
+
 def test_copy_of_an_item_older_than_the_window_is_obsolete(make_place, monkeypatch):
     monkeypatch.setattr(receiving_module, "MAX_SEEN", 5)
     place, ann, bob = install_filters(make_place, "ann bob")

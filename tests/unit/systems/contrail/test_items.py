@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mudkit.errors import ParameterError
 from mudkit.systems.contrail import Item
-from mudkit.systems.contrail.items import pack, unpack
+from mudkit.systems.contrail.items import check_name, pack, unpack
 
 
 @pytest.mark.parametrize("depth", [900, 5_000, 200_000])
@@ -17,3 +18,11 @@ def test_metadata_that_is_nested_too_deeply_is_no_item(depth):
     with pytest.raises(ValueError, match="nested too deeply"):
         unpack(head + metadata + b"payload")
     assert unpack(packed) == ({}, b"payload")
+
+
+def test_names_have_1_to_200_characters():
+    for count in (1, 200):
+        assert check_name("an item", "x" * count) == "x" * count
+    for count in (0, 201):
+        with pytest.raises(ParameterError, match="1 to 200 printable characters"):
+            check_name("an item", "x" * count)

@@ -227,6 +227,22 @@ def test_items_of_a_wiped_publisher_are_not_obsolete(make_place, encrypted):
     assert receive_texts(place, bob) == ["after", "and this"]
 
 
+def test_items_that_wait_for_a_key_of_a_wiped_publisher_are_deleted(make_place):
+    """See :meth:`Receiving.forget`: the old store, which has the keys, is gone."""
+    place, ann, bob = install_filters(make_place, "ann bob")
+    place.publish(ann, build_item("with its key")).result()
+    assert receive_texts(place, bob) == ["with its key"]
+    store = place.modules["bob"].installed.store
+    for key in list(store.keys("key ann\n")):
+        store.delete(key)
+    place.publish(ann, build_item("without a key")).result()
+    place.run(65)
+    assert len(list(store.keys("early ann\n"))) == 1
+    place.lab.faults.wipe("ann")
+    place.run(200)
+    assert list(store.keys("early ann\n")) == []
+
+
 @pytest.mark.parametrize("when_s", [0, 5, 40])
 def test_item_for_a_wiped_device_is_not_readable_by_its_successor(make_place, when_s):
     place, ann, bob, cyd = install_filters(make_place, "ann bob cyd")

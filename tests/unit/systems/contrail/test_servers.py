@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.events import Ports, Received, Send, SendFailed
+from mudkit.events import Ports, Received, Send, SendFailed, size_bytes
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.contrail.servers.compute import PAGE_BYTES
+from mudkit.systems.contrail.servers.contents import Queue
 from mudkit.wire import as_wire
 
 INSTANCES = ["one", "two", "three"]
@@ -178,6 +179,20 @@ def test_pages_are_bounded_but_hold_one_message(size, pages):
         acked = [number for number, _ in page]
         assert answer["more"] == (count < pages)
     assert count == pages
+
+
+def test_page_is_full_at_its_size_and_not_before():
+    """See :meth:`Queue.read`: the first entries up to a size."""
+    tiers = Tiers()
+    for number in (1, 2):
+        tiers.send(build_item(f"{number}", seq=number))
+    queue = Queue(tiers.ports.store, "bob")
+    page, _ = queue.read(0, 10_000)
+    both = sum(size_bytes(message) for _, message in page)
+    assert [(len(page), more) for page, more in (queue.read(0, both), queue.read(0, both - 1))] == [
+        (2, False),
+        (1, True),
+    ]
 
 
 class Adopter:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+from types import SimpleNamespace
+
 import pytest
 from contrail_place import build_item, install_filters, payloads
 from msgspec.structs import replace
 
 from mudkit.events import Ciphertext, Received
 from mudkit.systems.contrail import TamperedMessage
+from mudkit.systems.contrail.crypto import Plain, Secret
 from mudkit.systems.contrail.messages import Data, Deliver
 from mudkit.verify.tampering import MANIPULATIONS, Testbed, tamper
 
@@ -23,6 +27,24 @@ def test_manipulations_are_mostly_missed_without_encryption():
     result = tamper(300, seed=3, encrypted=False)
     for name in ("bits", "headers", "old keys"):
         assert result.missed[name] > result.reported[name]
+
+
+def test_forgery_has_other_content_under_a_stolen_key():
+    """Contrail 3.3: a former receiver has old keys of the channel, and can encrypt what it likes."""
+    message = {"kind": "data", "port": "one", "item": "a", "seq": 5, "epoch": 9, "body": b"x", "to": [{}]}
+    testbed = SimpleNamespace(stolen=[(3, Secret(bytes(32)))], thief=Plain("cyd", bytes(64)))
+    forged = MANIPULATIONS["old keys"](Random(1), testbed, message)
+    assert forged["epoch"] == 3
+    assert b"forged" in bytes(forged["body"])
+
+
+def test_changed_texts_grow_at_any_place():
+    changed = set()
+    for seed in range(200):
+        message = {"kind": "data", "port": "p", "to": [{}]}
+        changed.add(MANIPULATIONS["headers"](Random(seed), None, message)["port"])
+    assert {len(text) for text in changed} == {1, 2}
+    assert {"ap", "pa", "a"} <= changed
 
 
 def test_unchanged_messages_are_not_reported():

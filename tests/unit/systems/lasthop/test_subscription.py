@@ -41,9 +41,9 @@ def test_next_change_is_the_next_quiet_or_delivery_hour_or_midnight():
 
 def test_delivery_happens_only_at_its_hours():
     subscription = Subscription("news", mode="on-line", at_h=(8.5, 24))
-    assert subscription.delivers_at(round(8.5 * H))
-    assert subscription.delivers_at(0)
-    assert not subscription.delivers_at(8 * H)
+    assert subscription.is_fixed_hour(round(8.5 * H))
+    assert subscription.is_fixed_hour(0)
+    assert not subscription.is_fixed_hour(8 * H)
 
 
 def test_encoding_preserves_a_subscription():

@@ -378,7 +378,7 @@ def test_continuous_read_delivers_upserts_and_removes(place, jane, bob):
         ("upsert", "a", 3),
         ("remove", "a", 4),
     ]
-    assert changes[0] == Change("upsert", "a", {"topic": "arts"}, 1)
+    assert changes[0] == Change("upsert", "a", {"topic": "arts"}, 1, is_new=True)
     assert changes[1].record is None
 
 
@@ -545,7 +545,7 @@ def test_device_name_may_contain_a_slash(place, jane):
     changes = listen(other)
     other.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert [change.key for change in changes] == ["a"]
+    assert [change.key for change in changes if not change.is_pending] == ["a"]
 
 
 def test_expired_token_reads_nothing_not_even_locally(place, jane):

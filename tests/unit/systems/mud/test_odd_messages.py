@@ -124,7 +124,7 @@ def test_hostile_client_has_no_effect_on_others():
             eve.create(table)
             lab.run(seconds=1)
     lab.run(minutes=1)
-    session = bob.installed.machine._continuous_reads._session
+    session = bob.installed.machine.continuous_reads._registrations.session
     hostile = Eve(place, received)
     assert {type(process.machine).__name__ for process in hostile.targets} == {
         "Gateway",
@@ -145,5 +145,5 @@ def test_hostile_client_has_no_effect_on_others():
     assert result.versions["a"] == 101
     assert [change.version for change in adult if change.key == "a"] == list(range(1, 102))
     assert [change.key for change in child] == [f"h{number}" for number in range(2, 102)]
-    assert bob.installed.machine._continuous_reads._session == session
+    assert bob.installed.machine.continuous_reads._registrations.session == session
     assert lab.problems.empty

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mud_place import Place
 
-from mudkit import Lab
+from mudkit import Lab, consistency
 from mudkit.errors import AccessDenied, ParameterError
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.device import fair_shares
@@ -211,3 +211,19 @@ def test_app_that_floods_delays_itself(monkeypatch):
     assert f"{beside_s:.1f} s ({alone_s:.1f} s without the flood, {unfair_s:.1f} s if each" in text
     assert f"the flood {flood_s:.0f} s instead of {unfair_flood_s:.0f} s" in text
     assert beside_s < alone_s + 1 < unfair_s
+
+
+def test_history_takes_two_apps_of_a_phone_for_two_clients():
+    """Mobius 4.1: reads of one client do not go back; apps do not see what another one has stored."""
+    place = Place(replica_lag_s=60.0)
+    bank, game = place.client("ann", app="bank"), place.client("ann", app="game")
+    bank.create("board", acl="public").result()
+    bank.write("board", "a", {"n": 1}).result()
+    place.lab.run(minutes=2)
+    bank.write("board", "a", {"n": 2}).result()
+    assert bank.read("board").result().versions == {"a": 2}
+    assert game.read("board").result().versions == {"a": 1}  # from a replica that lags behind
+    history = place.lab.history()
+    assert history["client"].unique().tolist() == ["ann", "ann/mud-game"]
+    verdict = consistency.check(history, "monotonic-reads")
+    assert verdict.status is consistency.Status.OK

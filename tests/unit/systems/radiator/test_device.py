@@ -6,9 +6,10 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
-from mudkit.events import Received, Send
+from mudkit.events import Call, Received, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.radiator import Client, Context, Server, Volume, pack, unpack
+from mudkit.systems.radiator.messages import ContextFields, PropagateContext
 from tests.support.odd_messages import record_received
 
 
@@ -159,6 +160,16 @@ def test_unregistration_without_link_is_sent_after_reconnection():
     assert set(pair.server.clients().result()) == {"ann"}
 
 
+def test_contexts_wait_for_the_link_and_the_registration():
+    pair = Pair()
+    pair.lab.faults.cut("ann", minutes=5)
+    pair.lab.run(seconds=1)
+    call = Call(99, PropagateContext(ContextFields.of(Context({"ann"}, {"x": 1}))))
+    assert list(pair.ann.installed.machine.handle(pair.lab.world.now_us, call)) == []
+    pair.lab.run(minutes=6)
+    assert pair.received_values == [1]
+
+
 def test_answers_to_another_turn_or_incarnation_are_ignored():
     pair = Pair()
     machine = pair.ann.installed.machine
@@ -202,6 +213,21 @@ def test_contexts_of_a_wiped_device_are_processed():
     assert pair.propagate("after the wipe").result() == 1, "it counts from 1 again"
     pair.lab.run(minutes=2)
     assert pair.received_values == [0, 1, 2, 3, 4, "after the wipe"]
+
+
+def test_contexts_before_the_first_that_a_client_still_has_are_not_kept():
+    """See :class:`_ReceivedContexts`: early are those after a missing one, which may still arrive."""
+    pair = Pair()
+    with record_received(pair.lab) as log:
+        pair.propagate(1).result()
+        pair.lab.run(seconds=1)
+    (event,) = (event for event in log[pair.server.installed] if unpack(event.message)["kind"] == "context")
+    sent = unpack(event.message)
+    for number, first in ((3, 1), (5, 5)):
+        late = pack({**sent, "number": number, "first": first}, True)
+        pair.deliver_late(Received(event.source, late, event.sender))
+    (numbers,) = pair.server.installed.machine._known["ann", "ann"].numbers.values()
+    assert (numbers.last_number, numbers.early) == (5, {})
 
 
 def test_late_contexts_from_before_the_wipe_change_nothing():

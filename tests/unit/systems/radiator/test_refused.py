@@ -104,6 +104,7 @@ def test_invalid_calls_are_refused_with_a_reason(call, problem):
         (partial(joins.mean_per_cell, digits=99), "join, digits"), (partial(joins.count_per_cell, km=0), "join, km"),
         (partial(joins.count_per_cell, km=math.nan), "join, km"),
         (partial(joins.count_per_cell, least=0), "join, least"), (partial(joins.bounding_box, loc=7), "join, loc"),
+        (partial(joins.bounding_box, loc=None), "join, loc"), (partial(joins.people_count, k=2, loc=7), "join, loc"),
         (partial(joins.bounding_box, place="loc"), "place"), (lambda contexts, more: contexts[0], "more"),
         (lambda: Context(), "join"), (None, "join"),
     ],

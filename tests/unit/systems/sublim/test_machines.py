@@ -13,6 +13,7 @@ from mudkit.delivery.session import Follower
 from mudkit.events import (
     Call,
     Complete,
+    ContextChanged,
     LinkUp,
     Ports,
     Received,
@@ -195,6 +196,42 @@ def test_answer_to_a_policy_completes_earlier_ones_and_no_later_one():
     assert [(effect.op_id, type(effect.error)) for effect in completed] == [(12, PolicyError), (11, NoneType)]
     effects = client.handle(0, Received("ap", {**answer, "number": 3}))
     assert [effect.op_id for effect in effects if isinstance(effect, Complete)] == [13]
+
+
+def test_policy_and_report_that_are_overdue_together_are_both_retransmitted():
+    client = ClientMachine(create_ports(MemoryStore(), "pda"), "doctor", SITES, 1, 0.1)
+    client.handle(0, LinkUp("pda", "server"))
+    client.handle(
+        0, Received("ap", {"kind": "attached", "incarnation": INCARNATION, "epoch": 1, "report": 1})
+    )
+    sent = [
+        *client.handle(2_000_000, Call(1, InstallPolicy({}))),
+        *client.handle(2_000_000, ContextChanged({"battery_share": 0.5})),
+    ]
+    assert len(select(sent, "policy")) == len(select(sent, "report")) == 1
+    again = client.handle(600_000_000, TimerFired("again"))
+    assert len(select(again, "policy")) == len(select(again, "report")) == 1
+
+
+@pytest.mark.parametrize(("known", "count"), [(0, 1), (1, 0)])
+def test_policy_is_sent_again_where_the_access_point_has_an_older_one(known, count):
+    """See :class:`Attached`: the access point has lost a policy if it knows one with a lower number."""
+    client = ClientMachine(create_ports(MemoryStore(), "pda"), "doctor", SITES, 1, 0.1)
+    client.handle(0, LinkUp("pda", "server"))
+    attached = {"kind": "attached", "incarnation": INCARNATION, "epoch": 1, "report": 1}
+    client.handle(0, Received("ap", attached))
+    client.handle(0, Call(1, InstallPolicy({})))
+    client.handle(0, Received("ap", {"kind": "policy set", "incarnation": INCARNATION, "number": 1}))
+    effects = client.handle(0, Received("ap", {**attached, "policy": known}))
+    assert len(select(effects, "policy")) == count
+
+
+def test_client_that_has_forgotten_reports_sends_one_under_the_next_number():
+    client = ClientMachine(create_ports(MemoryStore(), "pda"), "doctor", SITES, 1, 0.1)
+    client.handle(0, LinkUp("pda", "server"))
+    attached = {"kind": "attached", "incarnation": INCARNATION, "epoch": 1, "report": 5}
+    effects = client.handle(0, Received("ap", attached))
+    assert [report["number"] for report in select(effects, "report")] == [6]
 
 
 # -- handovers
@@ -431,6 +468,17 @@ def test_attachments_are_ignored_until_the_log_position_is_known():
     assert machine.handle(0, Received("doctor", ATTACH)) == []
     assert select(machine.handle(0, LinkUp("ap", "server")), "join")
     assert select(machine.handle(6_000_000, TimerFired("server")), "join")
+
+
+def test_restarted_access_point_asks_a_subscriber_until_it_attaches():
+    store = MemoryStore()
+    create_access_point(store).handle(0, Received("doctor", ATTACH))
+    restarted = create_access_point(store)
+    (first,) = select(restarted.handle(0, LinkUp("ap", "server")), "identify")
+    (again,) = select(restarted.handle(60_000_000, TimerFired("identify")), "identify")
+    assert again["nonce"] == first["nonce"]
+    restarted.handle(60_000_000, Received("doctor", {**ATTACH, "report": 2, "nonce": again["nonce"]}))
+    assert select(restarted.handle(600_000_000, TimerFired("identify")), "identify") == []
 
 
 def test_undelivered_messages_are_sent_after_the_next_attachment(machine):

@@ -128,6 +128,22 @@ def test_only_a_page_of_the_current_request_is_acknowledged():
     assert pull.receive_page(Deliver(visit, [(9, b"unasked")], False)) == ([b"unasked"], [])
 
 
+def test_page_that_comes_twice_is_a_copy_only_after_a_repeated_request_of_the_visit():
+    """See :attr:`PullComponent._repeated`: otherwise the storage has sent the entries again, and waits."""
+    pull = PullComponent(SimpleNamespace(first=0, now_us=0, me="bob"), 0)
+    pull.interval_us = 1_000_000
+    for _ in range(2):
+        pull.follow_link(is_up=False)
+        request, _ = pull.follow_link(is_up=True)
+        page = Deliver(request.message.visit, [(7, b"x")], False)
+        for _ in range(2):
+            messages, (request, _) = pull.receive_page(page)
+            assert (messages, request.message.got) == ([b"x"], [7])
+        pull.handle_timer()
+        assert pull.receive_filled(), "the answer to a probe: the request is repeated"
+        assert pull.receive_page(page) == ([b"x"], [])
+
+
 def test_full_batch_of_one_port_sends_those_of_all_ports(make_place):
     place = make_place("ann bob")
     slow, quick = place.port("ann", "slow", batch_size=100), place.port("ann", "quick", batch_size=3)

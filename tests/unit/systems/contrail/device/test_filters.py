@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 from contrail_place import EVERYTHING, build_item, open_ports
 from msgspec.structs import replace
 
 from mudkit.errors import FailureWarning, ParameterError, PredicateError
+from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
 from mudkit.systems.contrail import Group, Item, Published
-from mudkit.systems.contrail.device.filters import MAX_FILTERS, SentFilter
+from mudkit.systems.contrail.device import filters as filters_module
+from mudkit.systems.contrail.device.filters import (
+    MAX_FILTERS,
+    InstalledFilter,
+    InstalledFilters,
+    SentFilter,
+)
 
 CLUB = Group("club")
 
@@ -291,6 +300,32 @@ def test_group_filter_follows_changes_of_friends(make_place):
     place.run(65)
     assert get_destinations(place, ports["ann"]) == []
     assert get_destinations(place, ports["new"]) == ["reader"]
+
+
+def test_copy_of_a_filter_is_no_new_one(make_place):
+    """See :meth:`Filters.receive`: a filter has a number, by which a copy of it is recognised."""
+    place = make_place("ann bob")
+    calls = []
+    place.port("ann", on_filter=lambda f, device: calls.append(device) is None)
+    delivered = place.handed("ann")
+    place.install(place.port("bob"), EVERYTHING, to=("ann", "app"))
+    (copy,) = (message for message in delivered if message["kind"] == "filter")
+    place.machine("ann")._receiving.receive(copy)
+    place.modules["ann"].installed.store.commit()
+    place.run(65)
+    assert calls == ["bob"]
+    assert place.counts("ann") == {"duplicate filters": 1}
+
+
+def test_oldest_of_too_many_expired_filters_is_forgotten(monkeypatch):
+    """See :meth:`InstalledFilters.add`: items that are under way for the others are still accepted."""
+    monkeypatch.setattr(filters_module, "MAX_EXPIRED", 2)
+    installed = InstalledFilters(SimpleNamespace(store=MemoryStore(), now_us=100))
+    lasting = InstalledFilter("app", "ann", None, "app")
+    installed.add(1, lasting)
+    for slot in range(2, 6):
+        installed.add(slot, replace(lasting, expires_us=slot))
+    assert [slot for slot, _ in installed.items()] == [1, 4, 5]
 
 
 def test_decision_persists_when_a_group_filter_is_received_again(make_place):

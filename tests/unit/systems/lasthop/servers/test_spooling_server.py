@@ -182,6 +182,17 @@ def test_restarted_server_requests_the_state_of_an_unknown_session(server):
     assert restarted.queues() == (0, 1)
 
 
+def test_restarted_server_asks_a_device_until_it_answers(server):
+    restarted = Server(server.store)
+    restarted.handle(Call(1, messages.Queues("ann", "news")))
+    assert restarted.sent_kinds() == ["who"]
+    restarted.handle(TimerFired("again ann"), 60)
+    assert restarted.sent_kinds() == ["who"]
+    restarted.receive_answer((1, 2))
+    restarted.handle(TimerFired("again ann"), 600)
+    assert restarted.sent_kinds() == []
+
+
 def test_facts_wait_until_the_device_has_answered_a_restarted_server(server):
     facts = server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 1})
     restarted = Server(server.store)
@@ -217,13 +228,15 @@ def test_missed_rank_changes_and_retractions_follow_the_hello(server):
     assert (server.item_ids("rank"), server.item_ids("retract")) == (["a"], ["b"])
 
 
-def test_session_with_too_many_missed_items_is_asked_for_its_state(server):
+@pytest.mark.parametrize(("missed", "is_asked"), [(1000, False), (1001, True)])
+def test_session_with_too_many_missed_items_is_asked_for_its_state(server, missed, is_asked):
+    """See ``_MAX_MISSED``: a device that is away has 1000 pending items; with more it has to report its state."""
     server.publish("a")
     server.handle(SendFailed("ann/p", Welcome("ann", (INCARNATION, 1, 1), 0)))
-    for number in range(1100):
-        server.handle(Call(1, messages.Rerank("news", "a", float(number))))
+    for number in range(1, missed):
+        server.handle(Call(1, messages.Rerank("news", "a", 1.0 + number)))
     server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 1])
-    assert server.sent_kinds() == ["who"]
+    assert (server.sent_kinds() == ["who"]) is is_asked
 
 
 def test_late_and_duplicate_hellos_start_no_session(server):
@@ -478,3 +491,7 @@ def test_new_incarnation_is_accepted_only_after_it_answers():
     assert server.last_sent == []
     receive_hello(INCARNATION, 9)
     assert server.last_sent == []  # the old incarnation has ended
+    server = Server(server.store)
+    server.publish("for nobody")  # the server awakes, and asks the new incarnation
+    receive_hello(INCARNATION, 9)
+    assert server.last_sent == []  # a restarted server knows that, too

@@ -62,6 +62,15 @@ def test_share_read_is_reads_per_arrival():
     assert habits.share_read == pytest.approx(0.2)
 
 
+def test_rates_are_known_from_two_reads_and_two_arrivals_on():
+    habits = Habits()
+    for hour in (0, 1):
+        habits.record_arrival(hour * HOUR)
+    for hour in (0, 4):
+        habits.record_read(hour * HOUR, 1)
+    assert habits.share_read == pytest.approx(0.25)
+
+
 def test_share_read_is_at_most_one():
     habits = Habits()
     for hour in range(5):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Forwarding, Push, Scenario, score_policies, simulate
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.systems.lasthop.study import readers
 from mudkit.systems.lasthop.study.logs import drawn_from
 from mudkit.systems.lasthop.study.readers import COUNTS, Reader
 from mudkit.systems.lasthop.study.simulation import play, spool_factory
@@ -140,6 +141,13 @@ def test_reads_in_long_outages_are_those_in_vain():
     assert not see(drawn, Forwarding("buffer", 2), 2).empty.any()
 
 
+def test_messages_read_at_the_start_of_a_log_are_read():
+    """See :func:`drawn_from`: a log begins at its first arrival or read, which may be the same moment."""
+    seen = see(drawn_from([HOUR, 2 * HOUR], [HOUR, 3 * HOUR]), Forwarding("on-line"))
+    assert not seen.wasted.any()
+    assert seen.delay_us.tolist() == [0, 0]
+
+
 def test_nothing_waits_nothing_is_in_vain():
     drawn = drawn_from([0, HOUR], [2 * HOUR, 5 * HOUR], ranks=[0.5, -1.0], outages_us=[[3 * HOUR, 6 * HOUR]])
     assert not see(drawn, Forwarding("on-demand")).empty.any()
@@ -177,3 +185,30 @@ def test_read_without_a_link_is_in_vain_if_messages_wait_beyond_it():
     outcome = play(drawn, spool_factory(Forwarding("on-line"), 0.0), 8)
     assert outcome.per_read == (2,)
     assert Reader(drawn, 0.0, 8).see(outcome).empty.tolist() == [True]
+
+
+def test_policies_of_the_last_comparison_are_not_played_again(monkeypatch):
+    """A study compares the same few policies under each price; of more of them it forgets the oldest."""
+    played = []
+
+    def count_and_play(drawn, make_spool, max_messages):
+        played.append(max_messages)
+        return play(drawn, make_spool, max_messages)
+
+    monkeypatch.setattr(readers, "play", count_and_play)
+    drawn = Scenario(event_frequency=4.0, days=4).draw(1)
+    views = [
+        Reader.of(drawn, 0.0, 8).view(policy)
+        for policy in (Forwarding("buffer", 1), Forwarding("buffer", 2), Forwarding("buffer", 1))
+    ]
+    assert len(played) == 2
+    assert views[2] is views[0]
+    assert Reader.of(drawn, 0.0, 4).view(Forwarding("buffer", 1)) is not views[0], (
+        "of reads that take fewer messages"
+    )
+    for limit in range(3, 3 + readers._MAX_VIEWS):
+        Reader.of(drawn, 0.0, 8).view(Forwarding("buffer", limit))
+    before = len(played)
+    again = Reader.of(drawn, 0.0, 8).view(Forwarding("buffer", 1))
+    assert len(played) == before + 1
+    assert np.array_equal(again.by_day(), views[0].by_day())

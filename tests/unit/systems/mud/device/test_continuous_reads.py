@@ -14,6 +14,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.attachment import SessionState
+from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
@@ -47,8 +48,9 @@ class Reads:
         self.local = Local(self.ports, 10)
         own = OwnTables(self.ports, "jane/news")
         access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
+        cache = Cache(self.local, access, followed)
         self.watching = ContinuousReads(
-            self.ports, self.local, own, access, followed, self.connection, [], max_waiting
+            self.ports, self.local, own, access, followed, cache, self.connection, [], max_waiting
         )
         if is_up:
             self.connection.link_up()
@@ -77,7 +79,7 @@ class Reads:
             return ()
         timer = self.connection.settle_request(0, ask)
         if isinstance(ask.work, Updating):
-            return [*timer, *self.watching.finish_update(ask.work, answer)]
+            return [*timer, *self.watching.finish_update(0, ask.work, answer)]
         return [*timer, *self.watching.finish_registration(0, ask.work, ask, answer)]
 
     def welcome(self, session):
@@ -360,7 +362,7 @@ def test_bytes_stored_per_change_are_independent_of_record_count():
     ann.write("t", "k000", {"n": 0}).result()
     lab.faults.kill("bob")
     lab.faults.restart("bob")
-    assert len(lab.world.hosts["bob"].processes[0].machine._continuous_reads.reads()[0].delivered) == 200
+    assert len(lab.world.hosts["bob"].processes[0].machine.continuous_reads.reads()[0].delivered) == 200
 
 
 def test_changes_under_way_are_delivered_after_a_registration_that_a_restart_repeated(reads):

@@ -246,7 +246,7 @@ def test_document_damaged_in_transit_is_refused(place):
         return replace(body, document=corrupt(make_reads(2))) if isinstance(body, Policy) else body
 
     process, *_ = place.lab.world.hosts["ann"].processes
-    reads = process.machine._continuous_reads
+    reads = process.machine.continuous_reads
     receive = reads.receive_notification
     reads.receive_notification = lambda now_us, body: receive(now_us, damage(body))
     place.cloud.ship(make_reads(2), app="news").result()

@@ -6,9 +6,9 @@ import pytest
 from mud_machines import build_request, sent
 
 from mudkit.events import LinkDown, LinkUp, Received, Record, Send, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.device.attachment import Attach, address_of
+from mudkit.systems.mud.device.attachment import Attach, DelayOver, EvictRows, StoreUse, address_of
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO
-from mudkit.systems.mud.device.service import DeviceService
+from mudkit.systems.mud.device.service import SEND, DeviceService
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.tokens import Authority
 
@@ -21,8 +21,8 @@ LATE_US = 10_000_000
 class Service:
     """Service of jane's device, with its link up, and its apps."""
 
-    def __init__(self, *, is_up=True):
-        self.machine = DeviceService("jane", ["g1", "g2"], ["n1", "n2"])
+    def __init__(self, *, is_up=True, installed=()):
+        self.machine = DeviceService("jane", ["g1", "g2"], ["n1", "n2"], installed)
         if is_up:
             self.machine.handle(0, LinkUp("jane", "lte"))
         self.number = 0
@@ -30,7 +30,8 @@ class Service:
     def attach(self, app="news", *, is_notified=True, token=None, policies=None):
         """Attach an app; return the messages that follow, also at the end of the moment."""
         effects = self.take(address_of(app), Attach(INCARNATION, token, policies or {}, is_notified))
-        return [*sent(effects), *(self.fire(GREET) if SetTimer(GREET, 0) in effects else [])]
+        messages = [one for one in sent(effects) if one[1]["kind"] != "shared"]
+        return [*messages, *(self.fire(GREET) if SetTimer(GREET, 0) in effects else [])]
 
     def take(self, source, message, now_us=0):
         host = "jane" if source.startswith("localhost/") else ""
@@ -141,6 +142,101 @@ def test_the_next_gateway_is_used_when_one_is_not_reached_and_the_apps_know(serv
     assert service.machine.handle(0, SendFailed("g2", ask)) == ()  # the link was lost, not the gateway
 
 
+# -- what several apps share
+
+
+def write_of(app, request="first.1", size_bytes=0):
+    return build_request(
+        request, f"jane/{app}", op="write", token=f"token of {app}", data={"x": "x" * size_bytes}
+    )
+
+
+def test_apps_hear_once_that_they_share_the_device(service):
+    """Bills and work of one app alone are as without a service."""
+    notified = []
+    for app in ("news", "chat", "mail", "news"):
+        effects = service.take(address_of(app), Attach(INCARNATION, None, {}, is_notified=False))
+        notified.append([to for to, message in sent(effects) if message["kind"] == "shared"])
+    assert notified == [[], [NEWS, CHAT], [address_of("mail")], []]
+
+
+def test_writes_of_apps_in_one_moment_go_in_one_message_each_with_its_token(service):
+    """Mobius 5 and 6: the apps of a device share its connection."""
+    for app in ("news", "chat"):
+        service.attach(app, is_notified=False)
+    asks = [write_of(app) for app in ("news", "chat")]
+    for app, ask in zip(("news", "chat"), asks, strict=True):
+        assert sent(service.take(address_of(app), ask)) == []
+    assert service.fire(SEND) == [("g1", {"kind": "asks of apps", "parts": asks})]
+    assert service.fire(SEND) == []
+
+
+def test_writes_of_one_app_are_its_message_and_go_at_once_while_it_is_alone(service):
+    service.attach("news", is_notified=False)
+    assert sent(service.take(NEWS, write_of("news"))) == [("g1", write_of("news"))]
+    service.attach("chat", is_notified=False)
+    service.take(NEWS, write_of("news", "first.2"))
+    assert service.fire(SEND) == [("g1", write_of("news", "first.2"))]
+
+
+def test_writes_at_the_start_of_a_device_wait_for_those_of_all_its_apps():
+    service = Service(installed=("news", "chat"))
+    service.attach("news", is_notified=False)
+    assert sent(service.take(NEWS, write_of("news"))) == []
+    service.attach("chat", is_notified=False)
+    service.take(CHAT, write_of("chat"))
+    ((_, message),) = service.fire(SEND)
+    assert [part["client"] for part in message["parts"]] == ["jane/news", "jane/chat"]
+
+
+def test_a_message_of_several_apps_has_at_most_the_bytes_of_a_batch(service):
+    apps = ("news", "chat", "mail")
+    for app in apps:
+        service.attach(app, is_notified=False)
+    for app in apps:
+        service.take(address_of(app), write_of(app, size_bytes=12_000))
+    (_, first), (_, then) = service.fire(SEND)
+    assert [part["client"] for part in first["parts"]] == ["jane/news", "jane/chat"]
+    assert then["client"] == "jane/mail"
+
+
+def test_writes_of_a_link_that_is_lost_wait_for_their_apps_to_send_them_again(service):
+    for app in ("news", "chat"):
+        service.attach(app, is_notified=False)
+    service.take(NEWS, write_of("news"))
+    service.machine.handle(0, LinkDown())
+    assert service.fire(SEND) == []
+
+
+def test_reads_do_not_wait_for_the_writes_of_other_apps(service):
+    for app in ("news", "chat"):
+        service.attach(app, is_notified=False)
+    service.take(NEWS, write_of("news"))
+    assert [to for to, _ in sent(service.take(CHAT, build_request("first.1", "jane/chat", op="read")))] == [
+        "g1"
+    ]
+
+
+def test_delay_that_is_over_is_reported_to_the_other_apps(service):
+    for app in ("news", "chat", "mail"):
+        service.attach(app, is_notified=False)
+    messages = sent(service.take(NEWS, DelayOver()))
+    assert messages == [(to, {"kind": "delay over"}) for to in (CHAT, address_of("mail"))]
+
+
+def test_app_above_its_share_evicts_when_another_one_needs_its_own(service):
+    for app in ("news", "chat"):
+        service.attach(app, is_notified=False)
+    assert service.take(NEWS, StoreUse(10, 8, 100)) == ()
+    assert service.take(CHAT, StoreUse(10, 2, 50)) == ()
+    assert service.take(CHAT, StoreUse(10, 4, 50)) == (Send(NEWS, EvictRows(6, None)),)
+
+
+@pytest.mark.parametrize("message", [DelayOver(), StoreUse(10, 8, 100)])
+def test_an_app_that_is_not_attached_has_no_store_and_no_delays(service, message):
+    assert is_dropped(service.take(NEWS, message))
+
+
 # -- hellos
 
 
@@ -165,7 +261,7 @@ def test_apps_that_attach_at_once_share_one_hello(service):
         effects = service.take(
             address_of(app), Attach(INCARNATION, f"token of {app}", {"read": 1}, is_notified=True)
         )
-        assert effects == (SetTimer(GREET, 0),)
+        assert effects[0] == SetTimer(GREET, 0)
     service.take(address_of("mute"), Attach(INCARNATION, "token of mute", {}, is_notified=False))
     ((_, hello),) = service.fire(GREET)
     assert (hello["endpoint"], hello["others"]) == ("jane/news", {"chat": {"read": 1}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import pytest
@@ -108,6 +109,17 @@ def test_batch_that_cannot_be_joined_waits_for_later_messages(kind):
     messages = [(0, "ann", 1), (10, "bob", 2), (2 * RETENTION_S, "ann", 3), (2 * RETENTION_S + 1, "bob", 4)]
     assert [batch for _, batch in run(engine, join_three, messages)] == [[1, 2, 3]]
     assert engine.waiting("reader")[0].number == 4
+
+
+@ENGINES
+def test_receivers_that_have_left_are_awaited_no_more(kind):
+    """``due_us`` is the time of the next release: infinity where there is nobody to release anything for."""
+    engine = create_engine(kind, Time(30))
+    engine.take(0, Message(1, "ann", 0, Context({"ann"}, {"v": 1})))
+    assert engine.due_us == 30 * S
+    for name in list(engine.clients):
+        engine.unregister(S, name)
+    assert engine.due_us == math.inf
 
 
 @given(values=st.lists(st.one_of(st.integers(0, 9), st.just("x")), min_size=1, max_size=30))

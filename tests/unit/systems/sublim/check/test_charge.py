@@ -28,6 +28,7 @@ from mudkit.systems.sublim.check.contexts import _points_near_and_far
 from mudkit.units import EARTH_RADIUS_KM, distance_km
 
 FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
+FLAG = {"urgent": "boolean"}
 LOW, REST = "state.battery < 25", None
 
 
@@ -57,6 +58,10 @@ REFUSED = {
     "all other fields of a short content": build(
         Rule(LOW, [Compress("ecg", 2), Compress("ecg", 8)]), Rule(REST, [Keep(("pulse", "ecg")), Compress("ecg", 8)]),
     ),
+    "a flag that is set": Policy("test", [Rule("state.battery > 50 AND message.urgent", Drop()), Rule()], message=FLAG),
+    "a flag that is not set": Policy(
+        "test", [Rule("state.battery > 50 AND NOT message.urgent", Drop()), Rule()], message=FLAG
+    ),
     "a large picture": build(Rule(LOW, Resize("ecg", 50_000)), Rule(REST, Resize("ecg", 49_999))),
 }  # fmt: skip
 ACCEPTED = {
@@ -74,6 +79,9 @@ ACCEPTED = {
         Rule(REST, Drop()),
         mode=0,
     ),
+    "a battery that no device has": build(
+        Rule("state.battery * state.battery > 20000"), Rule(REST, Keep(("pulse",)))
+    ),
     "a picture that shrinks": build(Rule(REST, Resize("ecg", "10 + state.battery"))),
 }
 WARNED = {
@@ -83,6 +91,13 @@ WARNED = {
     "a ratio by the message": build(
         Rule(LOW, Compress("ecg", "4 + message.pulse / 10")), Rule(REST, Compress("ecg", 2))
     ),
+    "a square that is negative": build(
+        Rule("message.t * message.t < 0 AND state.battery < 25"), Rule(REST, Drop())
+    ),
+    "a ratio that is a flag": build(
+        Rule(LOW, Compress("ecg", "state.k")), Rule(REST, Compress("ecg", 2)), k=True
+    ),
+    "a width that is a text": build(Rule(LOW, Resize("ecg", "message.note")), Rule(REST, Resize("ecg", 2))),
 }
 
 
@@ -106,6 +121,14 @@ def test_other_policies_are_accepted_without_findings(name):
 @pytest.mark.parametrize("name", WARNED)
 def test_undecidable_policy_is_accepted_with_a_warning(name):
     assert [finding.kind for finding in findings(validate(WARNED[name]))] == [NOT_CHECKED]
+
+
+@pytest.mark.parametrize("ratios", [("4 + message.pulse / 10", 2), (400, "4 + message.pulse / 10")])
+def test_warning_names_the_reduction_that_was_tried_with_some_values(ratios):
+    low, rest = ratios
+    (finding,) = findings(validate(build(Rule(LOW, Compress("ecg", low)), Rule(REST, Compress("ecg", rest)))))
+    assert finding.kind == NOT_CHECKED
+    assert "compress by 4 + message.pulse / 10 was tried with some values" in finding.text
 
 
 def test_registered_method_is_not_called_by_the_checker():

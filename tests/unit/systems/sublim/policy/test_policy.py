@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from mudkit.errors import InputMissing, ParameterError
-from mudkit.systems.sublim import Policy, PolicyError, Rule, method
+from mudkit.events import size_bytes
+from mudkit.systems.sublim import Policy, PolicyError, Rule, decision_table, method
 from mudkit.systems.sublim import policy as function_policy
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep, Remember, SetField
 from mudkit.systems.sublim._policy.policy import MAX_ACTIONS, MAX_RULES
@@ -30,6 +31,17 @@ def test_only_the_first_true_rule_fires():
     assert policy.decide({"pulse": 40, "a": 1}, {}, {}).out == {"pulse": 40}
     assert policy.decide({"pulse": 55}, {}, {})[:3] == ("dropped", None, 1)
     assert policy.decide({"pulse": 70}, {}, {})[:3] == ("dropped", None, None)
+
+
+def test_decision_table_has_the_size_of_what_is_sent():
+    policy = Policy(
+        "one", [Rule("message.pulse < 50", Keep(("pulse",))), Rule("message.pulse < 60", [Drop()])]
+    )
+    messages = {"sent": {"pulse": 40, "a": 1}, "dropped": {"pulse": 55}, "no rule": {"pulse": 70}}
+    table = decision_table(policy, messages, {"full": {"battery": 100}})
+    assert table["fields"].tolist() == ["pulse", "", ""]
+    assert table["bytes"].tolist() == [size_bytes({"pulse": 40}), 0, 0]
+    assert table["rule"].tolist() == [1, 2, 0]
 
 
 def test_missing_field_is_null_in_comparisons():
@@ -73,6 +85,8 @@ def test_explanation_shows_rules_up_to_the_one_that_fired():
     low, alarm = policy.explain({"pulse": 48}, {}, {})
     assert (low.truth, low.values) == (None, {"state.battery": None})
     assert (alarm.truth, alarm.values, alarm.name) == (True, {"message.pulse": 48}, "alarm")
+    (always,) = Policy("two", [Rule(None), Rule("message.pulse < 50")]).explain({"pulse": 48}, {}, {})
+    assert (always.number, always.truth) == (0, True)
 
 
 # -- invalid input

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mudkit import Lab
+from mudkit.events import LinkUp, Ports, Received, TimerFired
+from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, PlainSubscriber, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Every
+from mudkit.systems.sublim.messages import Join
+from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine
 
 NORTH, SOUTH = (0.01, 0.0), (0.0, 0.0)  # more than one kilometre apart
 
@@ -114,3 +118,13 @@ def test_state_stays_at_its_access_point_near_a_plain_one(ward):
     assert read_pulses(doctor) == [1, 3]
     assert points[0].state("doctor") is not None
     assert points[1].state("doctor") is None
+
+
+def test_plain_access_point_joins_until_the_publish_server_answers():
+    machine = PlainAccessPointMachine(Ports(MemoryStore(), bytes, "ap"), "server")
+    for now_us, event in ((0, LinkUp("ap", "server")), (5_000_000, TimerFired("join"))):
+        sent, timer = machine.handle(now_us, event)
+        assert (sent.to, sent.message, timer.name) == ("server", Join(), "join")
+    flood = {"kind": "messages", "last": 0, "first": 1, "messages": []}
+    machine.handle(6_000_000, Received("server", flood))
+    assert machine.handle(10_000_000, TimerFired("join")) == ()

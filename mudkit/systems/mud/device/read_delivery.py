@@ -1,0 +1,99 @@
+"""Delivery of changes to continuous reads: what processors and own writes make of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudkit.events import Effect
+from mudkit.predicates import Aggregates
+from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.own_writes import OwnWrites
+from mudkit.systems.mud.device.read_notices import ReadNotices
+from mudkit.systems.mud.device.read_records import ReadRecords
+from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
+from mudkit.systems.mud.messages import LeftRead, Upsert
+
+
+class ReadDelivery:
+    """Delivery of changes to the continuous reads of one client."""
+
+    def __init__(self, local: Local, states: ReadStates, notices: ReadNotices, own_writes: OwnWrites) -> None:
+        self._local, self._states = local, states
+        self._notices, self._own_writes = notices, own_writes
+
+    def deliver(
+        self,
+        read: StartedRead,
+        changes: Sequence[Upsert | LeftRead],
+        *,
+        is_same_log: bool = True,
+        log_incarnation: str = "",
+    ) -> Sequence[Effect]:
+        """Note which versions a read has of some records, and notify its listener.
+
+        They are of an incarnation of the log; ``is_same_log``: the one in which their processor was last
+        heard of.
+        """
+        stored, records = read.stored, read.records
+        if not isinstance(records, ReadRecords):
+            return self._notices.notify(read, records.apply(changes, is_same_log=is_same_log))
+        effects: list[Effect] = []
+        for change in changes:
+            data = stored.columns_of(change.data) if isinstance(change, Upsert) else {}
+            pending = self._own_writes.pending_in(stored, change.key)
+            effects += self._notices.notify(
+                read, records.receive(change, data, pending, log_incarnation=log_incarnation)
+            )
+        return effects
+
+    def deliver_aggregates(self, read: StartedRead) -> Sequence[Effect]:
+        """Notify a reader of aggregates whose values have changed, once all processors have sent theirs."""
+        stored, places = read.stored, read.stored.processors
+        if stored.aggregate is None or not places or not all(place in read.states for place in places):
+            return ()
+        aggregates = Aggregates(stored.aggregate)
+        states = [tuple(read.states[place]) for place in places]
+        if not all(map(aggregates.is_state, states)):
+            return ()  # a processor of another version
+        values = aggregates.result(aggregates.combine(states))
+        if values == stored.told_aggregates:
+            return ()
+        is_first, stored.told_aggregates = stored.told_aggregates is None, values
+        self._states.put(stored)
+        if is_first and stored.sync_us is None:
+            return ()
+        return self._notices.notify_of_aggregates(read, values)
+
+    def show_write(self, name: str, key: str) -> Sequence[Effect]:
+        """Show what the pending writes of a record are to the reads of its table."""
+        return [effect for read in self._states.of_table(name) for effect in self._show_own(read, key)]
+
+    def show_outcome(self, write: PendingWrite, version: int | None) -> Sequence[Effect]:
+        """Show what the store has made of a write: a version; None: nothing."""
+        effects: list[Effect] = []
+        for read in self._states.of_table(write.name):
+            effects += self._show_own(read, write.key, None if version is None else (write, version))
+        return effects
+
+    def show_own(self, read: StartedRead) -> Sequence[Effect]:
+        """Show what all pending writes are to a read, which could not be told before or judges others now."""
+        if not isinstance(read.records, ReadRecords):
+            return ()
+        keys = read.records.own_keys() | set(self._local.pending_keys(read.stored.name))
+        return [effect for key in sorted(keys) for effect in self._show_own(read, key)]
+
+    def _show_own(
+        self, read: StartedRead, key: str, outcome: tuple[PendingWrite, int] | None = None
+    ) -> Sequence[Effect]:
+        """Show what own writes make of a record; a read whose callback is awaited by too much, shows it then.
+
+        ``outcome`` is a write of it that the store has decided, with its version.
+        """
+        stored, records = read.stored, read.records
+        if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:
+            return ()
+        if not self._notices.is_heard(read) and stored.has_listener and self._notices.is_full(read):
+            return ()
+        committed = None if outcome is None else self._own_writes.committed_in(read, *outcome)
+        pending = self._own_writes.pending_in(stored, key)
+        return self._notices.notify(read, records.follow_own(key, pending, committed))

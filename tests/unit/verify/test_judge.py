@@ -1,0 +1,205 @@
+"""Guarantees that the campaign's judge and its observers check, each seen violated and kept."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mudkit.errors import AccessDenied, MudkitError
+from mudkit.events import Received, Send
+from mudkit.verify.campaign.bugs import Catch
+from mudkit.verify.campaign.judge import Judgement, _first_state_problems
+from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
+from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome
+from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
+
+
+class Answered:
+    """Operation with a result, an error, or neither."""
+
+    invoked_us = responded_us = 5
+    start_number = 1
+
+    def __init__(self, result: Any = None, status: str = "ok", **arguments: Any) -> None:
+        self._result, self.status = result, status
+        self.call = SimpleNamespace(named_arguments=arguments)
+        self.process = SimpleNamespace(host=SimpleNamespace(name="ann"))
+
+    def done(self) -> bool:
+        return self.status in ("ok", "failed")
+
+    def result(self) -> Any:
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+
+def failed(error: Exception) -> Answered:
+    return Answered(error, "failed")
+
+
+def judge(check: str, *arguments: Any, **campaign: Any) -> list[str]:
+    """Return the problems that one check finds in a run."""
+    judgement = object.__new__(Judgement)
+    judgement.campaign = SimpleNamespace(
+        bases={}, replaces={}, must_commit={}, losses={}, pending={}, rolled_back_us={}, **campaign
+    )
+    judgement.problems = []
+    judgement._repeated_writes = []
+    getattr(judgement, check)(*arguments)
+    return judgement.problems
+
+
+def work(**lists: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{"writes": [], "reads": [], "watches": [], "log": {}, **lists})
+
+
+def write(table: str, value: str, operation: Answered, kind: str = "blind") -> SimpleNamespace:
+    return SimpleNamespace(
+        table=table, key="a", kind=kind, value=value, operation=operation, client="ann", number=1
+    )
+
+
+def test_write_must_be_retransmitted_while_other_traffic_continues():
+    bursts = [Burst("ann", 0.5, None, 3.0), Burst("bob", 9.0, None, None)]
+    (problem,) = judge("_judge_bursts", bursts=bursts)
+    assert "bob" in problem
+    assert "every 9 s" in problem
+
+
+def test_every_acknowledged_write_of_a_recreated_table_must_be_committed_once():
+    """Also behind writes of other tables, which are judged elsewhere."""
+    writes = [write(MAIN, "1", Answered(1)), write(SIDE, "2", Answered(2)), write(SIDE, "3", Answered(3))]
+    rows = [{"key": "a", "ver": 3, "lsn": 3, "data": {"v": "3"}}]
+    (problem,) = judge("_judge_side", rows, work=work(writes=writes))
+    assert problem == "'2' was acknowledged, and was committed 0 times"
+
+
+def test_blind_write_must_not_fail():
+    writes = [write(MAIN, "1", failed(AccessDenied("It may not write.")))]
+    (problem,) = judge("_judge_writes", [], work=work(writes=writes))
+    assert problem.startswith("a blind write failed")
+
+
+@pytest.mark.parametrize(
+    ("version", "at_us", "status", "count"),
+    [(2, 4, "ok", 1), (3, 4, "ok", 0), (2, 6, "ok", 0), (2, 4, "failed", 0)],
+)
+def test_read_must_not_show_what_its_device_knows_to_be_older(version, at_us, status, count):
+    """Mobius 4.1: of changes that it was notified of before the call."""
+    watch = Watch("ann", MAIN, None, None, [])
+    watch.notified.append(SimpleNamespace(kind="upsert", key="a", version=3))
+    watch.notified_us.append(at_us)
+    result = SimpleNamespace(versions={"a": version})
+    read = Answered(result if status == "ok" else MudkitError("gone"), status, table=MAIN)
+    assert len(judge("_judge_pushed", work=work(watches=[watch], reads=[read]))) == count
+
+
+@pytest.mark.parametrize(("version", "count"), [(0, 0), (1, 1)])
+def test_followers_have_the_policy_that_is_stored_or_none(version, count):
+    process = SimpleNamespace(store=SimpleNamespace(items=lambda prefix: []))
+    problems = judge(
+        "_judge_policies",
+        work=work(ships=[]),
+        cloud=SimpleNamespace(generator="generator/1"),
+        lab=SimpleNamespace(world=SimpleNamespace(at_address={"generator/1": process})),
+        policies={"ann": {"read": {"version": version, "refused": None}}},
+    )
+    assert len(problems) == count
+
+
+@pytest.mark.parametrize(("data", "count"), [(["x"], 1), (["x", "y"], 0)])
+def test_first_state_must_have_the_records_that_were_visible_throughout(data, count):
+    """It is not judged where the reader has sent other data since, by which other records are visible."""
+    readers = [ReaderData({"team": team}, 0) for team in data]
+    watch = Watch("ann", MAIN, None, 0.0, readers, Answered(), synced_after=[0], synced_us=[9])
+    row = {"key": "a", "ts_us": 1, "data": {"v": "1"}, "predicate": None}
+    problems = [*_first_state_problems(SimpleNamespace(expires_us={}), watch, [row])]
+    assert len(problems) == count
+
+
+def test_others_must_be_refused_the_tables_of_an_app():
+    peeks = [
+        Answered(status="open"), failed(AccessDenied("The table is another app's.")),
+        failed(MudkitError("It is lost.")), Answered("a secret"),
+    ]  # fmt: skip
+    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, "a change"], _peeks=peeks)
+    changed, lost, read = Neighbours.seen(neighbours)
+    assert ("a change" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "count"), [(1, "ok", 1), (2, "ok", 0), (1, "open", 0), (1, "failed", 0)]
+)
+def test_an_app_must_be_notified_of_the_last_version_of_its_records(version, status, count):
+    """An open or failed continuous read is judged elsewhere."""
+    log = {
+        lsn: {"op": "row", "name": VAULT, "row": {"key": "a", "ver": ver}} for lsn, ver in ((1, 1), (2, 2))
+    }
+    account = SimpleNamespace(
+        is_judged=True, operation=Answered(status=status), changes=[SimpleNamespace(key="a", version=version)]
+    )
+    assert len(Neighbours.missed(SimpleNamespace(_log=log, _accounts={"ann": account}))) == count
+
+
+def test_each_step_of_other_apps_is_executed():
+    done = []
+    methods = ("_deposit", "_pry", "_steal", "_read_briefly", "_flood")
+    neighbours = SimpleNamespace(
+        _draw=SimpleNamespace(choice=min),
+        _accounts={"ann": None},
+        **{name: lambda device, name=name: done.append((name, device)) for name in methods},
+    )
+    for step in STEPS:
+        Neighbours.act(neighbours, step)
+    assert done == [(name, "ann") for name in methods]
+
+
+def test_catch_states_the_size_of_the_smallest_contradiction():
+    assert str(Catch(7, "sequential", "it was lost", 1)) == "seed 7, 1 operation: it was lost"
+    assert str(Catch(7, "sequential", "it was lost", 2)) == "seed 7, 2 operations: it was lost"
+    assert str(Catch(7, "a promise", "it was lost", None)) == "seed 7, violated: a promise: it was lost"
+
+
+WRITE = {"kind": "write", "type": "blind", "data": {"v": "1"}, "refused": None}
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome", "is_kept", "name"),
+    [
+        (WRITE, {"ver": 1}, True, "blind write committed"),
+        ({**WRITE, "data": None}, {"ver": 2}, True, "blind delete committed"),
+        ({**WRITE, "type": "conditional"}, {"conflict": {"ver": 3}}, True, "conflict"),
+        ({**WRITE, "type": "conditional"}, {"conflict": None}, True, "conflict, hidden or none"),
+        ({**WRITE, "refused": {"kind": "x"}}, {"error": {"kind": "x"}}, True, "write, token refused"),
+        (WRITE, {"error": {"kind": "AccessDenied"}}, True, "write, refused"),
+        (WRITE, {"ver": 1}, False, "write, known already"),
+        (WRITE, {"error": {"kind": "MudkitError"}}, False, "write, late copy"),
+        (WRITE, None, False, "write, late copy"),
+    ],
+)
+def test_outcomes_of_writes_at_the_back_end(message, outcome, is_kept, name):
+    """A write whose outcome is kept for the first time is new; another has the same number as an earlier one."""
+    assert _outcome(message, [] if outcome is None else [outcome], is_kept) == name
+
+
+@pytest.mark.parametrize(("table", "name"), [(5, "describe"), (None, "describe, no such table")])
+def test_described_tables_are_known_by_their_number(table, name):
+    event = Received("gateway", {"kind": "describe"})
+    effects = [Send("gateway", {"kind": "described", "table": table})]
+    assert [*_BackEndObserver().names(event, effects, True)] == [f"back end: {name}"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ({"kind": "write", "refused": {"kind": "TokenExpired"}}, "write with a refused token"),
+        ({"kind": "write", "refused": None}, "write passed on"),
+        ({"kind": "refused"}, "table refused"),
+    ],
+)
+def test_requests_that_wait_for_a_table_are_passed_on_or_refused(sent, name):
+    observed = _GatewayObserver().names(Received("back", {"kind": "described"}), [Send("x", sent)], True)
+    assert [*observed] == [f"gateway: {name}"]
