@@ -279,5 +279,5 @@ def test_replicas_answer_reads_or_pass_them_on_and_follow_the_log():
         for name in observer.names(Received("x", message), [Send("y", sent)], True)
     ]
     assert names == [
-        "follower: state", "follower: log, next", "replica: read, answered", "replica: read, passed on to the master",
+        "follower: state", "follower: log, next", "replica: read, answered", "replica: read, passed on to the back end",
     ]  # fmt: skip
