@@ -862,10 +862,11 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
         return
     since_us = 0 if reader.operation is None else reader.operation.responded_us
     final = {row["key"]: row for row in rows}
+    pending = {write["key"] for write in campaign.pending[watch.client] if write["name"] == watch.table}
     for key, row in final.items():
         known, (is_visible,) = last.get(key), visibility(row, [reader])
-        if key in watch.keys_pending:
-            continue  # the own write is shown
+        if key in pending:
+            continue  # the own write is shown, or the record does not belong to the read by it
         if row["ts_us"] <= since_us:
             continue  # it depends on the time at which the data changed
         if is_visible:

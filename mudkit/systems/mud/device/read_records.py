@@ -124,7 +124,7 @@ class ReadRecords:
                 before = self._shown(key)
                 self._put_own(self._untold, self._untold_prefix, key, None)
                 self._put_pending(key, self._pending.get(key), before)
-                changes += self._compare(key, before, 0)
+                changes += self._compare(key, before, untold.ver or 0)
         return changes
 
     def own_keys(self) -> set[str]:
