@@ -64,6 +64,19 @@ def render_text(study: ReadStudy) -> str:
     return " ".join([repr(study.first_screen(UNKNOWN)), *map(repr, answers)])
 
 
+@pytest.mark.parametrize(
+    ("best", "risk", "shown"), [(20.0, 0.02, 0.02), (20.0, 0.0, 0.001), (0.0, 0.02, 0.0)]
+)
+def test_writes_that_do_not_wait_exceed_no_limit(best, risk, shown):
+    """The definition of the measure: 0.001 if lower, 0 if writes do not wait."""
+    row = {f"{name}{end}": 0.1 for name in ("message_share", "missed_share") for end in ("", "_low", "_high")}
+    policies = pd.DataFrame([{"minutes": 0.0, **row}, {"minutes": 20.0, **row}])
+    measures = {one.name: one for one in WriteStudy(30.0, best, risk, 0.05, policies, "").measures(100.0)}
+    assert measures["write_limit_risk"].value == shown
+    assert measures["write_delay_s"].value == 60 * best
+    assert (measures["write_stale_share"].low is None) == (best == 0.0)
+
+
 def test_100_reads_are_enough():
     assert count_lacking(99, "read") == "99 reads are too few; 100 are needed."
     assert count_lacking(100, "read") == ""
