@@ -118,7 +118,7 @@ def test_first_state_must_have_the_records_that_were_visible_throughout(data, co
     readers = [ReaderData({"team": team}, 0) for team in data]
     watch = Watch("ann", MAIN, None, 0.0, readers, Answered(), synced_after=[0], synced_us=[9])
     row = {"key": "a", "ts_us": 1, "data": {"v": "1"}, "predicate": None}
-    problems = [*_first_state_problems(SimpleNamespace(expires_us={}), watch, [row])]
+    problems = [*_first_state_problems(SimpleNamespace(expires_us={}, work=work()), watch, [row])]
     assert len(problems) == count
 
 
@@ -127,9 +127,10 @@ def test_others_must_be_refused_the_tables_of_an_app():
         Answered(status="open"), failed(AccessDenied("The table is another app's.")),
         failed(MudkitError("It is lost.")), Answered("a secret"),
     ]  # fmt: skip
-    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, "a change"], _peeks=peeks)
+    changes = [SimpleNamespace(is_pending=is_own, version=1, key="a secret") for is_own in (True, False)]
+    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, *changes], _peeks=peeks)
     changed, lost, read = Neighbours.seen(neighbours)
-    assert ("a change" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
+    assert ("a secret" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,9 @@ def test_an_app_must_be_notified_of_the_last_version_of_its_records(version, sta
         lsn: {"op": "row", "name": VAULT, "row": {"key": "a", "ver": ver}} for lsn, ver in ((1, 1), (2, 2))
     }
     account = SimpleNamespace(
-        is_judged=True, operation=Answered(status=status), changes=[SimpleNamespace(key="a", version=version)]
+        is_judged=True,
+        operation=Answered(status=status),
+        changes=[SimpleNamespace(key="a", version=version, is_pending=False)],
     )
     assert len(Neighbours.missed(SimpleNamespace(_log=log, _accounts={"ann": account}))) == count
 
@@ -229,5 +232,5 @@ def test_replicas_answer_reads_or_pass_them_on_and_follow_the_log():
         for name in observer.names(Received("x", message), [Send("y", sent)], True)
     ]
     assert names == [
-        "follower: state", "follower: log, next", "replica: read, answered", "replica: read, passed on to the master",
+        "follower: state", "follower: log, next", "replica: read, answered", "replica: read, passed on to the back end",
     ]  # fmt: skip
