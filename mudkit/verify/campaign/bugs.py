@@ -37,8 +37,10 @@ from mudkit.systems.mud.device.connection import (
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_path import ReadPath
+from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
 from mudkit.systems.mud.device.read_states import StartedRead
 from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
@@ -56,6 +58,7 @@ from mudkit.systems.mud.messages import (
     WriteRequest,
     WriteResult,
 )
+from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
@@ -145,6 +148,7 @@ _check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = Registrations.begin_live
+_follow_own = ReadRecords.follow_own
 _write_at_store = BackEnd._write
 _send_tell = Processor._send_tell
 
@@ -252,6 +256,13 @@ def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) ->
     """Notify of the first state as soon as the read is registered."""
     read.synced |= {*read.generations}
     return _begin_live(self, now_us, read)
+
+
+def _keep_pending(
+    self: ReadRecords, key: str, pending: OwnRecord | None, committed: OwnRecord | None = None
+) -> list[Change]:
+    """Show a record as pending for as long as no processor tells of it."""
+    return _follow_own(self, key, pending or self._pending.get(key), committed)
 
 
 def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
@@ -576,6 +587,20 @@ BUGS: Final = (
         ((CachedAnswer, "is_pending", property(lambda cached: False)),),
         in_histories=False,
         seed=8,
+    ),
+    Bug(
+        "own writes that are shown once they are committed",
+        "an application does not show what it has written itself and waits on its device",
+        ((OwnWrites, "pending_in", lambda self, stored, key: None),),
+        in_histories=False,
+        seed=52,
+    ),
+    Bug(
+        "pending records that stay when the store has decided",
+        "an application shows as pending what was refused or lost",
+        ((ReadRecords, "follow_own", _keep_pending),),
+        in_histories=False,
+        seed=17,
     ),
     Bug(
         "pushed records that are not held",

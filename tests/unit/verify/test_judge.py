@@ -10,9 +10,10 @@ import pytest
 
 from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Received, Send
+from mudkit.systems.mud import Change
 from mudkit.verify.campaign.bugs import Catch
 from mudkit.verify.campaign.cells import Table
-from mudkit.verify.campaign.judge import Judgement, _first_state_problems
+from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems
 from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
 from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome, _ReplicaObserver
 from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
@@ -122,15 +123,63 @@ def test_first_state_must_have_the_records_that_were_visible_throughout(data, co
     assert len(problems) == count
 
 
+def make_applications(pending: list[str], records: dict[str, Any]) -> SimpleNamespace:
+    """Return a campaign with a device that shows some records, and has writes of some keys."""
+    read = SimpleNamespace(
+        waiting=0, stored=SimpleNamespace(is_paused=False, has_begun=True),
+        records=SimpleNamespace(shown=lambda: records),
+    )  # fmt: skip
+    machine = SimpleNamespace(
+        continuous_reads=SimpleNamespace(has_read=lambda handle: True, read_of=lambda handle: read),
+        local=SimpleNamespace(
+            pending_keys=lambda table: pending,
+            newest_write=lambda table, key: SimpleNamespace(data={"v": "1"}, predicate=None, changes=None),
+        ),
+    )
+    installed = SimpleNamespace(machine=SimpleNamespace(observed=machine))
+    return SimpleNamespace(expires_us={}, clients={"ann": SimpleNamespace(installed=installed)})
+
+
+@pytest.mark.parametrize(("pending", "is_shown", "words"), [
+    (["a"], True, None), (["a"], False, "its device has"), ([], True, "no write of it is"),
+])  # fmt: skip
+def test_application_must_show_what_its_device_has_and_what_is_pending(pending, is_shown, words):
+    watch = Watch("ann", MAIN, None, 0.0, [ReaderData({}, 0)], Answered(1))
+    if is_shown:
+        watch.show(Change("upsert", "a", {"v": "1"}, None, is_new=True, is_pending=True), 5)
+    campaign = make_applications(pending, {"a": (None, {"v": "1"})})
+    problems = [*_shown_problems(campaign, watch)]
+    assert len(problems) == (words is not None)
+    assert all(words in problem for problem in problems)
+
+
+def test_application_must_show_its_own_writes():
+    watch = Watch("ann", MAIN, None, 0.0, [ReaderData({}, 0)], Answered(1))
+    (problem,) = _shown_problems(make_applications(["a"], {}), watch)
+    assert "shown as pending: False" in problem
+
+
+def test_pending_change_is_followed_by_what_was_there_before():
+    """It is no version that comes twice, as it would be without the pending change."""
+    watch = Watch("ann", MAIN, None, 0.0, [ReaderData({}, 0)], Answered(1))
+    before = Change("upsert", "a", {"v": "1"}, 1)
+    for change in (before, Change("upsert", "a", {"v": "2"}, None, is_pending=True), before):
+        watch.show(change, 5)
+    assert judge("_judge_order", watch) == []
+    watch.show(before, 5)
+    assert len(judge("_judge_order", watch)) == 1
+
+
 def test_others_must_be_refused_the_tables_of_an_app():
     peeks = [
         Answered(status="open"), failed(AccessDenied("The table is another app's.")),
         failed(MudkitError("It is lost.")), Answered("a secret"),
     ]  # fmt: skip
-    changes = [SimpleNamespace(is_pending=is_own, version=1, key="a secret") for is_own in (True, False)]
-    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, *changes], _peeks=peeks)
+    own = SimpleNamespace(key="own", version=None, is_pending=True)
+    change = SimpleNamespace(key="a", version=1, is_pending=False)
+    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, own, change], _peeks=peeks)
     changed, lost, read = Neighbours.seen(neighbours)
-    assert ("a secret" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
+    assert ("key='a'" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +191,7 @@ def test_an_app_must_be_notified_of_the_last_version_of_its_records(version, sta
         lsn: {"op": "row", "name": VAULT, "row": {"key": "a", "ver": ver}} for lsn, ver in ((1, 1), (2, 2))
     }
     account = SimpleNamespace(
-        is_judged=True,
-        operation=Answered(status=status),
-        changes=[SimpleNamespace(key="a", version=version, is_pending=False)],
+        is_judged=True, operation=Answered(status=status), changes=[Change("upsert", "a", {}, version)]
     )
     assert len(Neighbours.missed(SimpleNamespace(_log=log, _accounts={"ann": account}))) == count
 
