@@ -205,7 +205,7 @@ def test_kernel_completes_all_days_and_changes_cancel_pending_runs(runs, monkeyp
     assert {run["seed"] for run in runs if run["days"] == 200} == {3}
 
 
-@pytest.mark.parametrize(("days", "share"), [(10, 1.0), (3650, 3650 * (64 + 2) / 25_000)])
+@pytest.mark.parametrize(("days", "share"), [(10, 1.0), (3650, 3650 * (64 + 2 + 24) / 25_000)])
 def test_kernel_waits_in_proportion_to_the_events_of_a_long_run(days, share, monkeypatch):
     """See ``_PAUSE_S``: a second for runs of up to 25,000 events."""
     pauses_s = []

@@ -33,7 +33,7 @@ from mudkit.worlds.commuters import Drive
         (400, 2, True),
         (100, 14, False),
         (40, 40, False),
-        (100, 0, False),
+        (40, 0, False),
         (400, 0, True),
     ],
 )
