@@ -168,12 +168,14 @@ def schedule(lab: Lab, hours: float, activities: Sequence[Activity]) -> NDArray[
     numpy.ndarray
         A row for each moment, in order: time in µs, the device's place in its activity, and the activity's.
     """
-    world, length_us = lab.world, round(hours * 3600 * US_PER_S)
+    world, now_us, length_us = lab.world, lab.world.now_us, round(hours * 3600 * US_PER_S)
     drawn = [
-        activity.workload.moments(world.seed, activity.name, activity.devices, lab.start_us, length_us)
+        activity.workload.moments(
+            world.seed, activity.name, activity.devices, lab.start_us + now_us, length_us
+        )
         for activity in activities
     ]
-    times_us = np.concatenate([moments.t_us for moments in drawn])
+    times_us = now_us + np.concatenate([moments.t_us for moments in drawn])
     rows = np.concatenate([moments.device for moments in drawn])
     kinds = np.repeat(np.arange(len(drawn)), [len(moments.t_us) for moments in drawn])
     planned = np.column_stack([times_us, rows, kinds])[np.lexsort((rows, kinds, times_us))]

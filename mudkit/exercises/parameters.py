@@ -74,6 +74,12 @@ RANGES: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
         "news_hours": (0.01, 1e4), "news_per_day": (0.0, 1e6), "photo_hours": (0.01, 1e4),
         "photo_bytes": (0, 10_000_000), "scenarios": (1, 10_000), "seeds": (1, 1000), "seed": _SEED,
     },
+    "12_sync_engine": {
+        "phones": (1, 1000), "lists": (1, 1000), "screens": (1, "lists"), "elsewhere_share": (0.0, 1.0),
+        "looks_per_hour": (0.0, 3600.0), "reports_per_hour": (0.0, 3600.0), "changes_per_hour": (0.0, 3600.0),
+        "max_age_s": (0.0, 1e6), "queue_minutes": (0.0, 1e6), "wait_s_per_j": (0.0, 1e9),
+        "offline_share": (0.0, 0.99), "hours": (0.01, 1000.0), "seed": _SEED,
+    },
     "13_device_service": {
         "apps": (2, 100), "hours": (0.1, 1e4), "busy_per_hour": (0.1, 1e5), "outage_minutes": (0.1, 1e5),
         "writes": (2, 100_000), "looks": (1, 100_000), "max_age_s": (0.0, 1e9), "far_km": (0.01, 1e4),

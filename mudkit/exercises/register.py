@@ -18,6 +18,7 @@ from mudkit.exercises import (
     sequential_views,
     start_here,
     stateful_policies,
+    sync_engine,
     traces_on_spark,
     write_batching,
     writer_predicates,
@@ -37,6 +38,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "09_cache_policies": cache_policies.EXERCISE,
     "10_write_batching": write_batching.EXERCISE,
     "11_scoreboard": scoreboard.EXERCISE,
+    "12_sync_engine": sync_engine.EXERCISE,
     "13_device_service": device_service.EXERCISE,
 }
 """Exercise of each chapter, by the chapter's name."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         generate_policy,
         label_run,
     )
+    from mudkit.worlds.crew import Crew, SyncEngine
     from mudkit.worlds.inboxes import Inboxes, InboxesRun
     from mudkit.worlds.journal import Journal
     from mudkit.worlds.matching import (
@@ -50,6 +51,7 @@ __all__ = [
     "CachingRun",
     "Commuters",
     "CommutersRun",
+    "Crew",
     "DriftAlarm",
     "Inboxes",
     "InboxesRun",
@@ -58,6 +60,7 @@ __all__ = [
     "NewsReader",
     "PhoneApps",
     "ShuffledLabels",
+    "SyncEngine",
     "Traffic",
     "TrafficRun",
     "Ward",

@@ -28,8 +28,16 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches
 from mudkit.sources.workloads import Poisson
-from mudkit.systems.mud import Artefact, Client, Cloud, NearAndRecent, ReadPolicy, ShippedPolicy, WritePolicy
-from mudkit.systems.mud.policies.policies import Later
+from mudkit.systems.mud import (
+    Artefact,
+    Client,
+    Cloud,
+    Later,
+    NearAndRecent,
+    ReadPolicy,
+    ShippedPolicy,
+    WritePolicy,
+)
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The session of the tests of Spark, with fewer tasks and without code generation."""
+"""The session of the tests of Spark, with fewer tasks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,4 @@ def spark(spark: SparkSession, scaled: Callable[[int, int], int]) -> SparkSessio
     Of the same few rows four tasks take half as much processor time again.
     """
     spark.conf.set("spark.sql.shuffle.partitions", scaled(4, 2))
-    spark.conf.set("spark.sql.codegen.wholeStage", scaled("true", "false"))
-    spark.conf.set("spark.sql.codegen.factoryMode", scaled("FALLBACK", "NO_CODEGEN"))
     return spark

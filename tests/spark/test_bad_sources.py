@@ -214,7 +214,7 @@ def test_many_small_files(spark, tmp_path, scaled):
     for number in range(count):
         file = tmp_path / "cabs" / f"{number % 100}" / f"{number}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{HEADER}\nc{number % 300},{T0 + 60 * number},37,-122.4,0\n")
+        file.write_text(f"{HEADER}\nc{number % 50},{T0 + 60 * number},37,-122.4,0\n")
     report = pipeline.ingest(spark, tmp_path / "cabs", tmp_path / "out")
     assert report.rows == report.kept == count
     assert report.parts < 80 + count / 1440  # parts of files, two buckets, and a merge of some dates

@@ -40,6 +40,13 @@ OUTCOMES = {
     "README-1": "all(part in printed for part in ('noon?', 'jane', 'bob'))",
     "class-1": "'Not yet.' in printed",
     "cluster-1": "shown[0] == 400 and any(__import__('pathlib').Path('counts').rglob('*.orc'))",
+    "coming-from-firestore-1": (
+        "shown == ([('milk', False), ('tea', False), ('jam', True)], {'milk': 1, 'tea': 1, 'jam': None})"
+    ),
+    "coming-from-firestore-2": "shown == {'milk': {'count': 4, 'tags': ['cold']}}",
+    "coming-from-firestore-3": "shown == ['milk', 'oat milk', 'two milks']",
+    "coming-from-firestore-4": "shown == {} and 'You may not write this record.' in printed",
+    "coming-from-firestore-5": "shown['at once'] == 10 and shown['queue'] == 1 and 1 < shown['utility'] < 10",
     "contrail-1": "[party for party, *_ in shown] == ['alice']",
     "histories-1": "verdict.status == 'ILLEGAL' and shown.data",
     "lab-1": "{'positions', 'messages'} <= {path.stem for path in shown.iterdir()} and len(fleet) == 200",

@@ -19,9 +19,10 @@ from lab_systems import install_answering, links
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, ParameterError
 from mudkit.fleet.recorder import TABLES
-from mudkit.scenario import Scenario, build_lab
+from mudkit.scenario import Activity, Scenario, build_lab, schedule
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.replay import Replay
+from mudkit.sources.workloads import Every
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.folder import read_manifest, read_table
 from mudkit.trace.schema import timestamps
@@ -401,6 +402,18 @@ def test_tables_of_an_empty_lab_are_empty():
     assert lab.history().empty
     assert lab.deliveries().empty
     assert isinstance(lab.bill(), pd.DataFrame)
+
+
+def test_activities_of_a_lab_that_has_run_begin_now():
+    lab, moments = Lab(3), []
+    lab.device("phone")
+    lab.run(minutes=10)
+    every_minute = Activity("looks", Every(60.0), ["phone"], lambda name: moments.append(lab.world.now_us))
+    planned = schedule(lab, 0.1, [every_minute])
+    lab.run(minutes=7)
+    assert moments == planned[:, 0].tolist()
+    assert len(moments) == 6
+    assert 600e6 <= moments[0] < 660e6
 
 
 def test_lab_of_a_scenario_has_its_phones_and_faults():

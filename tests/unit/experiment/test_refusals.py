@@ -34,7 +34,7 @@ from mudkit.experiment import (
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
 from mudkit.systems.contrail import Item
-from mudkit.worlds import Audience, DriftAlarm, Inboxes, NewsReader, Ward
+from mudkit.worlds import Audience, Crew, DriftAlarm, Inboxes, NewsReader, SyncEngine, Ward
 from mudkit.worlds.matching import MatchingLoad, matching_times
 
 TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
@@ -55,6 +55,9 @@ REFUSED = [
     (partial(Audience().run, 1, "nobody"), "everyone"),
     (partial(Ward().run, 1, "best"), "no such policy"),
     (partial(NewsReader().compare, {}), "no policy"),
+    (partial(Crew().compare, {}), where("engines", "one of each")),
+    (partial(Crew().compare, {"mine": SyncEngine()}, []), where("engines, seeds", "one of each")),
+    (partial(SyncEngine, "everything"), where("listens", "screens")),
     *((partial(DriftAlarm, low, high), where("low|high")) for low, high in ((-0.1, 0.5), (0.5, 0.4), (0.2, 1.1))),
     (partial(DriftAlarm(0.0, 1.0).add, 3, 4), "stale"),
     *((partial(scoreboard, tasks, systems, seeds), pattern) for tasks, systems, seeds, pattern in (

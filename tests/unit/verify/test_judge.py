@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,10 @@ from mudkit.errors import AccessDenied, MudkitError
 from mudkit.events import Received, Send
 from mudkit.systems.mud import Change
 from mudkit.verify.campaign.bugs import Catch
+from mudkit.verify.campaign.cells import Table
 from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems
 from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
-from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome
+from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome, _ReplicaObserver
 from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
 
 
@@ -173,10 +175,11 @@ def test_others_must_be_refused_the_tables_of_an_app():
         Answered(status="open"), failed(AccessDenied("The table is another app's.")),
         failed(MudkitError("It is lost.")), Answered("a secret"),
     ]  # fmt: skip
-    change = Change("upsert", "secret", {}, 1)
-    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, change], _peeks=peeks)
+    own = SimpleNamespace(key="own", version=None, is_pending=True)
+    change = SimpleNamespace(key="a", version=1, is_pending=False)
+    neighbours = SimpleNamespace(_peeked=[{"ended": "refused"}, own, change], _peeks=peeks)
     changed, lost, read = Neighbours.seen(neighbours)
-    assert ("secret" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
+    assert ("key='a'" in changed, "It is lost" in lost, "a secret" in read) == (True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -252,3 +255,29 @@ def test_described_tables_are_known_by_their_number(table, name):
 def test_requests_that_wait_for_a_table_are_passed_on_or_refused(sent, name):
     observed = _GatewayObserver().names(Received("back", {"kind": "described"}), [Send("x", sent)], True)
     assert [*observed] == [f"gateway: {name}"]
+
+
+def test_cells_that_have_not_occurred_are_missing_and_transitions_without_a_row_unknown():
+    row, column = next((row, column) for row, column in Table(Counter()).missing())
+    assert Table(Counter()).unknown() == []
+    table = Table(Counter({(row, (column,)): 1, ("back end: yawns", (column,)): 1}))
+    assert (row, column) not in table.missing()
+    assert table.unknown() == ["back end: yawns"]
+
+
+def test_replicas_answer_reads_or_pass_them_on_and_follow_the_log():
+    observer = _ReplicaObserver()
+    events = [
+        ({"kind": "state"}, {"kind": "has", "lsn": 3}),
+        ({"kind": "log"}, {"kind": "has", "lsn": 4}),
+        ({"kind": "read"}, {"kind": "part"}),
+        ({"kind": "read"}, {"kind": "read"}),
+    ]
+    names = [
+        name
+        for message, sent in events
+        for name in observer.names(Received("x", message), [Send("y", sent)], True)
+    ]
+    assert names == [
+        "follower: state", "follower: log, next", "replica: read, answered", "replica: read, passed on to the back end",
+    ]  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mudkit.units import distance_km
 from mudkit.worlds import Audience
+from mudkit.worlds.audience import _Run
 
 AUDIENCE = Audience(readers=25)
 
@@ -68,6 +71,20 @@ def test_predicate_costs_upload_and_everyone_download(runs):
     )
     assert up["predicate"] > 3 * up["everyone"]
     assert down["everyone"] > 3 * down["list"]
+
+
+def test_the_last_change_that_reaches_a_reader_counts():
+    """A reader who is notified of a write, and then that it has lost sight of it, has a removal."""
+    changes, reader = {"ann": []}, {"ann": {"age": 40, "loc": (AUDIENCE.lat, AUDIENCE.lon)}}
+    run = SimpleNamespace(
+        audience=AUDIENCE, method="everyone", reported=reader, names=[], ages={"ann": 40}, rows=[],
+        changes=changes, _data=lambda: reader,
+        lab=SimpleNamespace(world=SimpleNamespace(now_us=0), run=lambda **_: None),
+        jane=SimpleNamespace(write=lambda *_, **__: changes["ann"].extend(["upsert", "remove"])),
+    )  # fmt: skip
+    _Run.write(run, 1)
+    (row,) = run.rows
+    assert row[-2] == "remove"
 
 
 def test_states_agree_with_changes_and_intention(runs):

@@ -26,7 +26,16 @@ from mudkit.worlds.commuters import Drive
 
 @pytest.mark.parametrize(
     ("reads", "stale", "is_raised"),
-    [(100, 8, False), (100, 40, True), (400, 30, False), (400, 2, True), (100, 14, False), (40, 40, False)],
+    [
+        (100, 8, False),
+        (100, 40, True),
+        (400, 30, False),
+        (400, 2, True),
+        (100, 14, False),
+        (40, 40, False),
+        (100, 0, False),
+        (400, 0, True),
+    ],
 )
 def test_alarm_is_raised_when_interval_excludes_promised_shares(reads, stale, is_raised):
     alarm = DriftAlarm(0.05, 0.12)
@@ -173,6 +182,22 @@ def test_parked_cars_report_only_if_report_when_is_any_time():
     assert 3 < len(written) < len(positions) / 2
     moments = {(row.device, row.ts.value // 1000) for row in positions.itertuples()}
     assert set(written.itertuples(index=False, name=None)) <= moments
+
+
+def test_learnt_write_policy_is_measured_by_the_delay_before(monkeypatch):
+    """See :class:`BatchTree`: no more reads miss writes than under the policy that it matches."""
+    given, match = [], Batch(minutes=10.0)
+    learner = SimpleNamespace(learn=lambda writes, reads: "learnt")
+    monkeypatch.setattr(commuters, "BatchTree", lambda **settings: given.append(settings) or learner)
+    monkeypatch.setattr(commuters, "Writes", SimpleNamespace(of=lambda *_: SimpleNamespace(t_us=[7])))
+    monkeypatch.setattr(commuters, "ReadRequests", SimpleNamespace(of=lambda *_: None))
+    monkeypatch.setattr(
+        commuters.learning, "export_policy", lambda learnt, version, *, manifest: (learnt, manifest)
+    )
+    labelled = SimpleNamespace(first_reads=None, positions=None, reads=None)
+    (learnt, manifest), _ = commuters.generate_write_policy(labelled, match)
+    assert (given, learnt) == ([{"match": match}], "learnt")
+    assert manifest == {"misses no more than": str(match), "writes": 1}
 
 
 def start_drive():

@@ -46,6 +46,22 @@ def test_each_read_type_satisfies_its_consistency_model(seed):
         assert check_run("linearizable", kind, seed, latest=True) == "OK"
 
 
+def test_run_lasts_until_every_operation_is_answered():
+    """However long the cuts are, of which one may begin late."""
+    lab = Journal(minutes=10.0, operations=20, cut_minutes=40.0).run(1, "committed", latest=True)
+    assert set(lab.history()["status"]) <= {"ok", "failed"}
+
+
+def test_replicas_that_lag_behind_show_older_entries():
+    at_once, late = (
+        Journal.measures(Journal(cut_minutes=0.0, fresh_s=10.0, replica_lag_s=lag_s).run(2, "committed"))[
+            "stale_share"
+        ]
+        for lag_s in (0.0, 60.0)
+    )
+    assert at_once < late
+
+
 def test_weaker_read_types_violate_stronger_models():
     assert check_run("fork-sequential", "uncommitted", 1) == "ILLEGAL", "a refused edit was seen before"
     assert check_run("sequential-wio", "committed", 3) == "ILLEGAL", "a pending edit is not seen"

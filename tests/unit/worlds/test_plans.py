@@ -10,6 +10,7 @@ from mudkit.experiment import Afternoon
 from mudkit.worlds import (
     Audience,
     Commuters,
+    Crew,
     Journal,
     NewsReader,
     PhoneApps,
@@ -17,7 +18,7 @@ from mudkit.worlds import (
     Ward,
 )
 
-PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, PhoneApps, Traffic, Ward)
+PLANS = (Afternoon, Audience, Commuters, Crew, Journal, NewsReader, PhoneApps, Traffic, Ward)
 NUMBERS = [
     pytest.param(plan, declared, id=f"{plan.__name__}.{declared.name}")
     for plan in PLANS

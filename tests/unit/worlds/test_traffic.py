@@ -55,6 +55,8 @@ def test_each_report_arrives_once_on_the_fleet(reports, settings):
         f"car-{i:05d}": 30 - own for i in range(5)
     }
     assert drive.counts["contexts"] == 30
+    numbers = drive.cells["aggregate"].drop_duplicates()
+    assert numbers.tolist() == list(range(1, len(numbers) + 1)), "in the order in which they arrive"
     near_s, far_s = drive.delays(1.0)
     assert 0 < near_s < far_s < 100
     measures = drive.measures(1.0)

@@ -120,6 +120,11 @@ def test_missed_alarms_are_late_or_after_an_empty_battery():
     assert set(run.alarm_shares(0.0).values()) == {0.0}
 
 
+def test_pulses_without_an_alarm_are_never_below_51():
+    ward = Ward(hours=24.0, alarms_per_day=0.0)
+    assert min(int(pulses(ward, 1, patient).min()) for patient in range(1, 40)) == 51
+
+
 def test_pulses_are_low_in_alarms_only():
     ward = Ward(patients=1, hours=24.0)
     result = pulses(ward, 1, 1)

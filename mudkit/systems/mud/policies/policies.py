@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol
 
-from mudkit.checks import Range, check_arguments, number
+from mudkit.checks import Range, check_arguments
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.utility import Query, freshness
 from mudkit.units import distance_km
@@ -183,8 +183,9 @@ class Later:
         Delay, during which writes are collected for one message.
     """
 
-    def __init__(self, delay_s: float) -> None:
-        self._delay_s = number("delay_s", delay_s, 0.0, MAX_DELAY_S)
+    @check_arguments
+    def __init__(self, delay_s: Annotated[float, Range(0.0, MAX_DELAY_S)]) -> None:
+        self._delay_s = delay_s
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`WritePolicy`."""

@@ -203,9 +203,8 @@ def test_policies_of_the_last_comparison_are_not_played_again(monkeypatch):
     ]
     assert len(played) == 2
     assert views[2] is views[0]
-    assert Reader.of(drawn, 0.0, 4).view(Forwarding("buffer", 1)) is not views[0], (
-        "of reads that take fewer messages"
-    )
+    for threshold, max_messages in ((0.0, 4), (1.0, 8)):
+        assert Reader.of(drawn, threshold, max_messages).view(Forwarding("buffer", 1)) is not views[0]
     for limit in range(3, 3 + readers._MAX_VIEWS):
         Reader.of(drawn, 0.0, 8).view(Forwarding("buffer", limit))
     before = len(played)
