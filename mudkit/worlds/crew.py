@@ -39,7 +39,7 @@ add_labels(
         "answer_s": Label("until the answer", "s, mean"),
         "oldest_s": Label("age of the oldest record", "s, mean"),
         "commit_s": Label("until others can see a report", "s, mean"),
-        "changes_per_hour": Label("changes by the office", "an hour"),
+        "office_changes": Label("changes by the office", "an hour"),
         "looks_per_hour": Label("looks", "an hour and phone"),
     }
 )
