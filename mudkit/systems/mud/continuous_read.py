@@ -61,7 +61,7 @@ class ContinuousRead(int):
     client: Client
 
     @check_arguments(types=False)
-    def __new__(cls, handle: int, client: Client) -> ContinuousRead:
+    def __new__(cls, handle: Annotated[int, Range(0, 1 << 62)], client: Client) -> ContinuousRead:
         """Return the read of a handle."""
         read = super().__new__(cls, handle)
         read.client = client

@@ -169,6 +169,8 @@ class World:
         }
 
     def create(self, kind: type) -> Any:
+        if kind is mud.ContinuousRead:
+            return mud.ContinuousRead(1, self.create(mud.Client))
         if kind not in self.objects:
             call: Callable[..., Any] = kind
             for member in API.values():  # a method may create it, such as a port

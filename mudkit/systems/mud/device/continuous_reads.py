@@ -391,10 +391,8 @@ class ContinuousReads:
         """
         if read in self._own_reads:
             return (SetTimer(OWN, 0),)
-        registrations = self._registrations
-        requested = () if registrations.session is None else registrations.request(now_us, read)
         shown = [SetTimer(OWN, 0)] if self._local.pending_keys(read.stored.name) else []
-        return [*self.attach(), *requested, *shown]
+        return [*self.attach(), *self._registrations.request(now_us, read), *shown]
 
     def _release_waiting(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
         """Emit the notifications that waited for a callback, and register the read again if it is paused."""

@@ -68,8 +68,12 @@ class Registrations:
         """Last request to register each read."""
 
     def request(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
-        """Register a read in the present session, in place of an unanswered registration."""
-        assert self.session is not None
+        """Register a read in the present session, in place of an unanswered registration.
+
+        If there is none, all reads are registered in the next one.
+        """
+        if self.session is None:
+            return ()
         effects = self.withdraw(now_us, read)
         self.end_live(now_us, read)
         read.synced.clear()
