@@ -23,7 +23,7 @@ from mudkit import Lab
 from mudkit.checks import annotations_of, check_arguments, fits
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.sources import Outages
-from mudkit.systems import lasthop, radiator
+from mudkit.systems import lasthop, mud, radiator
 
 SYSTEMS = ("contrail", "lasthop", "mud", "radiator", "store_and_forward", "sublim")
 INNER = (".servers.server", ".servers.relay", ".device.client", ".device.direct", ".messages.")
