@@ -57,7 +57,7 @@ class _Pickler(pickle.Pickler):
         if value is self.process.store:
             return "store"
         if getattr(value, "__self__", None) is self.process and callable(value):
-            return "entropy"
+            return str(value.__name__)
         if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(_OWN):
             self.shared[f"given {id(value)}"] = value
             return f"given {id(value)}"
@@ -92,7 +92,12 @@ class _Copy:
         pickler = _Pickler(file, process)
         pickler.dump(process.machine)
         self.state = file.getvalue()
-        ports = {"store": self.store, "entropy": _Entropy(process), **pickler.shared}
+        ports = {
+            "store": self.store,
+            "entropy": _Entropy(process),
+            "has_listener": process.has_listener,
+            **pickler.shared,
+        }
         self.machine = _Unpickler(io.BytesIO(self.state), ports).load()
         self.session = process.start_number
 

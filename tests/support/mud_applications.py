@@ -37,9 +37,14 @@ def open_app(lab, cloud, app, tables):
 
 
 def read_continuously(phone, name, table, where=None):
-    """Start a continuous read of a phone; return the growing list of changed keys."""
+    """Start a continuous read of a phone; return the growing list of keys of committed changes."""
     keys = []
-    phone.read(table, where, "continuous", PEOPLE[name], callback=lambda new: keys.append(new.key)).result()
+
+    def note_key(change):
+        if not change.is_pending:
+            keys.append(change.key)
+
+    phone.read(table, where, "continuous", PEOPLE[name], callback=note_key).result()
     return keys
 
 

@@ -45,8 +45,7 @@ class ContinuousRead(int):
     >>> jane = Client(lab.device("jane-phone"), Cloud(lab), app="news", token=token)
     >>> jane.create("news").result()
     >>> news = jane.read("news", "topic = 'arts'", "continuous").result()
-    >>> jane.write("news", "a17", {"topic": "arts"})
-    <Operation write on jane-phone: open>
+    >>> written = jane.write("news", "a17", {"topic": "arts"})
     >>> async def follow():
     ...     async for change in news.changes(minutes=1):
     ...         marks = ["new"] * change.is_new + ["pending"] * change.is_pending

@@ -9,7 +9,7 @@ from mudkit.systems.mud.result import Change
 
 
 def test_own_version_that_processors_do_not_tell_of_leaves_with_its_version():
-    """Somebody has deleted the record before the read was registered again; the deletion is not told."""
+    """Its deletion by another device is not told where the read was registered again only after it."""
     records = ReadRecords(ports("ann").store, 1)
     committed = OwnRecord({"n": 1}, 3, lsn=5, log_incarnation="first")
     assert records.follow_own("h", None, committed) == [Change("upsert", "h", {"n": 1}, 3, is_new=True)]
