@@ -317,7 +317,7 @@ class _Shift:
         """Draw a number below ``count``."""
         self._steps[name] += 1
         device = self._lab.devices[name].number
-        return int(self._draws[what].integers(device, self._steps[name], 0, count - 1))
+        return int(self._draws[what].integers(device, self._steps[name], 0, count))
 
 
 def _query(number: int) -> str:

@@ -60,3 +60,11 @@ def test_table_has_the_mean_and_the_range_of_the_seeds():
     row = table.set_index("engine").loc["listener"]
     assert row["j_per_hour"] == pytest.approx(sum(runs) / 2)
     assert (row["j_per_hour_low"], row["j_per_hour_high"]) == (min(runs), max(runs))
+
+
+def test_all_lists_are_drawn_evenly():
+    """The plan says that all are drawn evenly: the last one, too."""
+    changes = {"phones": 1, "screens": 1, "looks_per_hour": 0.0, "reports_per_hour": 0.0, "hours": 2.0}
+    one, two = (Crew(**changes, lists=lists, changes_per_hour=60.0) for lists in (1, 2))
+    follow = SyncEngine("screens")
+    assert two.run(follow, 1)["kb_per_hour"] < 0.75 * one.run(follow, 1)["kb_per_hour"]
