@@ -211,12 +211,15 @@ class LastHop(BusyLab):
         self.check_of(self.ann, self.bob)
 
     def check_of(self, *subscribers: lasthop.Subscriber) -> None:
-        """Publish a message to each of some subscribers, and check that it arrives."""
+        """Publish a message to each of some subscribers, and check that it arrives.
+
+        It is published at the server: odd messages in the name of the station may have its next numbers.
+        """
         for subscriber in subscribers:
             self.topics += 1
             topic = f"later {self.topics}"
             subscriber.subscribe(topic, policy="on-line", threshold=0.0).result()
-            self.station.topic(topic).publish("hello", rank=0.5).result()
+            self.server.topic(topic).publish("hello", rank=0.5)
             self.lab.run(minutes=1)
             assert [message["text"] for message in subscriber.read(topic).result()] == ["hello"]
 
