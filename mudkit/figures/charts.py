@@ -39,6 +39,8 @@ _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
 _LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}
 _MARGIN: Final = (70, 20, 60, 60)
+_LABEL_SHARE: Final = 0.14
+"""Height of the label of a crossing over it, as a share of the axis."""
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _AXIS_LETTERS: Final = 36
 """Letters of an axis title across a figure of 590 px: JupyterLab at 1024 px with an open file browser."""
@@ -347,9 +349,10 @@ def crossover(
         is_left = next(iter(lines.values())).index.searchsorted(begin) <= len(table[x].unique()) / 2
         equal = _place(begin, across) if begin == end else f"{_number(begin)} to {_place(end, across)}"
         figure.add_vline(begin, line={"dash": "dot", "width": 1.5, "color": GREY})
+        is_clear_above = _is_clear_above(lines, begin, value, top)
         figure.add_annotation(
             x=math.log10(begin) if is_log else begin, y=value, text=f"equal at {equal}", showarrow=True,
-            arrowcolor=INK, ax=45 if is_left else -60, ay=-38,
+            arrowcolor=INK, ax=45 if is_left else -60, ay=-38 if is_clear_above else 38,
         )  # fmt: skip
     figure.update_xaxes(title_text=x_title or across.title)
     if is_log:
@@ -364,6 +367,13 @@ def crossover(
     figure.update_yaxes(title_text=y_title or up.title, range=_with_room(bottom, top, up))
     below = heading(title, _which_is_lower(lines, crossings, across))
     return styled(figure, 440, (70, 20, 120, 60), below, legend=_LEGEND)
+
+
+def _is_clear_above(lines: Mapping[str, pd.Series[float]], place: float, value: float, top: float) -> bool:
+    """Return whether a label above a crossing is off the lines, or there is no room for it below."""
+    up = _LABEL_SHARE * top
+    heights = [float(np.interp(place, line.index, line)) for line in lines.values()]
+    return value < 1.5 * up or all(abs(height - value - up) > up / 2 for height in heights)
 
 
 def _number(place: float) -> str:

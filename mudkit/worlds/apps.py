@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 add_labels(
     {
         "radio_j": Label("radio energy", "J"),
+        "kb": Label("data", "kB"),
         "messages_up": Label("messages up"),
         "changes_per_hour": Label("changes of each app's table", "an hour"),
         "asked_share": Label("reads that ask the cloud", "share"),

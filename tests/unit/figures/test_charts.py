@@ -151,6 +151,17 @@ def test_crossover_is_marked_where_mean_lines_cross():
     assert figure.layout.yaxis.range[0] == 0
 
 
+@pytest.mark.parametrize(("third", "is_above"), [(4.4, False), (9.0, True)])
+def test_label_of_a_crossing_is_off_the_other_lines(third, is_above):
+    rows = [
+        {"cost": cost, "system": system, "y": y}
+        for cost, one, other in [(1.0, 2.0, 4.0), (2.0, 4.0, 2.0)]
+        for system, y in (("a", one), ("b", other), ("c", third), ("d", 10.0))
+    ]
+    (note,) = figures.crossover(pd.DataFrame(rows), x="cost", y="y", title="t").layout.annotations
+    assert (note.ay < 0) == is_above
+
+
 def draw_crossover(values, x="cost", **options):
     """Draw the crossover of two systems a and b with these values at each x."""
     rows = [

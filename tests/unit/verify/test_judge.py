@@ -13,7 +13,7 @@ from mudkit.events import Received, Send
 from mudkit.systems.mud import Change
 from mudkit.verify.campaign.bugs import Catch
 from mudkit.verify.campaign.cells import Table
-from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems
+from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems, _watch_problems
 from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
 from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome, _ReplicaObserver
 from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
@@ -157,6 +157,15 @@ def test_application_must_show_its_own_writes():
     watch = Watch("ann", MAIN, None, 0.0, [ReaderData({}, 0)], Answered(1))
     (problem,) = _shown_problems(make_applications(["a"], {}), watch)
     assert "shown as pending: False" in problem
+
+
+@pytest.mark.parametrize(("pending", "count"), [([], 1), ([{"key": "a", "name": MAIN}], 0)])
+def test_last_version_must_be_notified_unless_an_own_write_is_before_it(pending, count):
+    """An own write that does not match hides the record as long as it is pending."""
+    watch = Watch("ann", MAIN, "n = 1", 0.0, [ReaderData({}, 0)], Answered(1))
+    row = {"key": "a", "ver": 2, "data": {"n": 1}, "predicate": None, "ts_us": 5, "lsn": 7}
+    campaign = SimpleNamespace(expires_us={}, pending={"ann": pending})
+    assert len([*_watch_problems(campaign, watch, [row])]) == count
 
 
 def test_pending_change_is_followed_by_what_was_there_before():

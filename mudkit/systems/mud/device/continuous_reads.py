@@ -385,7 +385,7 @@ class ContinuousReads:
         return [read for read in self._states.active.values() if read not in self._own_reads]
 
     def _begin(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
-        """Register a read if there is a session, and say hello if there is none.
+        """Report to the service that this app is to be notified, and register a read if there is a session.
 
         What the device itself knows is delivered after the application has registered the callback.
         """
