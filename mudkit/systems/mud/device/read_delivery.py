@@ -69,14 +69,14 @@ class ReadDelivery:
         return [effect for read in self._states.of_table(name) for effect in self._show_own(read, key)]
 
     def show_outcome(self, write: PendingWrite, version: int | None) -> Sequence[Effect]:
-        """Show what the store has made of a write: a version; None: nothing."""
+        """Show in the reads of its table what became of an own write: a version; None: no version."""
         effects: list[Effect] = []
         for read in self._states.of_table(write.name):
             effects += self._show_own(read, write.key, None if version is None else (write, version))
         return effects
 
     def show_own(self, read: StartedRead) -> Sequence[Effect]:
-        """Show what all pending writes are to a read, which could not be told before or judges others now."""
+        """Show what own writes are to a read now: it could not know before, or judges them otherwise."""
         if not isinstance(read.records, ReadRecords):
             return ()
         keys = read.records.own_keys() | set(self._local.pending_keys(read.stored.name))

@@ -43,7 +43,10 @@ class SharedReads:
         """Identifier of the request that the next equal one follows."""
 
     def follow(self, app: str, ask: Ask) -> bool:
-        """Return whether a request follows an equal one, and is not sent; a retransmission does not."""
+        """Add a read to the followers of an equal one of another app; True: it is not to be sent.
+
+        False: it follows none. A retransmission follows none from now on.
+        """
         for leader in self._leaders.values():
             if leader.followers.pop(ask.id, None) is not None:
                 return False

@@ -301,7 +301,10 @@ class NotificationServer:
         return Send(self._generator, PoliciesRequest()), *self._policy_request.start(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, netids: Sequence[str]) -> Sequence[Effect]:
-        """Ask devices for a hello: what waited for them before the start is lost."""
+        """Ask devices for a hello, at each address where they may be, until they answer.
+
+        No effect for those that have said hello since the start.
+        """
         effects: list[Effect] = []
         for netid in netids:
             if netid in self._unheard:
@@ -465,7 +468,7 @@ class NotificationServer:
         return proven
 
     def _begin_session(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
-        """Begin a session, without apps."""
+        """Begin a session of a device, without apps, and return it."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._generation}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
