@@ -279,7 +279,10 @@ class Device(Host):
         self.broadcast(lambda process: LinkDown())
 
     def link_up(self, why: str = "cut") -> None:
-        """Remove a reason for which it is disconnected; connect it when no reason is left."""
+        """Remove a reason for which it is disconnected; connect it when no reason is left.
+
+        Its machines then get LinkUp. No effect on a device that is connected.
+        """
         self._down_reasons.discard(why)
         if self.is_online or self._down_reasons:
             return

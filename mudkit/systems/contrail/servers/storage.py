@@ -339,7 +339,11 @@ class Storage:
         return self._devices[name]
 
     def _append_entry(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:
-        """Append an entry to a queue and notify its device; refuse strangers' filters and withdrawn ones."""
+        """Append an entry to a queue, and notify its device; return the result as a word.
+
+        ``ok``, or why nothing was appended: ``stranger`` (a filter of no friend), ``obsolete`` (withdrawn, or
+        a later one is there), ``backlogged`` (full).
+        """
         message = entry.message
         if isinstance(message, Filter):
             friends = self._white_list(device).friends

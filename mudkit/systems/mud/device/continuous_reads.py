@@ -465,7 +465,7 @@ class ContinuousReads:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
-                registrations.note_first_change(read, body, body.lsn)
+                registrations.record_first_change(read, body, body.lsn)
                 stored.advance(processor, body.lsn, body.log_incarnation)
             changes = [body.change] if body.also is UNSET else [body.change, body.also]
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)

@@ -67,12 +67,9 @@ class JoinedReads:
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
 
     def check_continuous(self, read: Register) -> None:
-        """Check a continuous read, which cannot join tables on the device with tables of the cloud.
+        """Raise MudkitError if a continuous read joins tables on the device with tables of the cloud.
 
-        Raises
-        ------
-        MudkitError
-            It does, or names a column that its table on the device does not have.
+        One of a table on the device may not name a column that this does not have, either.
         """
         is_own = read.table in self._own
         if is_own:

@@ -29,7 +29,7 @@ class ReadDelivery:
         is_same_log: bool = True,
         log_incarnation: str = "",
     ) -> Sequence[Effect]:
-        """Note which versions a read has of some records, and notify its listener.
+        """Store which versions a read has of some records now, and notify its listener of the changes.
 
         They are of an incarnation of the log; ``is_same_log``: the one in which their processor was last
         heard of.
@@ -85,9 +85,10 @@ class ReadDelivery:
     def _show_own(
         self, read: StartedRead, key: str, outcome: tuple[PendingWrite, int] | None = None
     ) -> Sequence[Effect]:
-        """Show what own writes make of a record; a read whose callback is awaited by too much, shows it then.
+        """Show what own writes make of a record in a read; ``outcome`` is a decided write and its version.
 
-        ``outcome`` is a write of it that the store has decided, with its version.
+        No effect for aggregates, windows and paused reads. While too many changes wait for its callback, a
+        read shows nothing: it does once it has one.
         """
         stored, records = read.stored, read.records
         if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:

@@ -161,8 +161,8 @@ class Registrations:
         pauses = f".{read.pauses}" if read.pauses else ""
         return f"{self._connection.incarnation} {read.stored.handle}{pauses}"
 
-    def note_first_change(self, read: StartedRead, body: Tell, lsn: int) -> None:
-        """Note the first change of a processor while the first registration of a read is unanswered.
+    def record_first_change(self, read: StartedRead, body: Tell, lsn: int) -> None:
+        """Record the position of a processor's first change, before the first registration is answered.
 
         The read has begun by then, so it may return to this position, but not to none: a read without its
         existing records would begin anew after the changes that are on their way.
@@ -175,10 +175,10 @@ class Registrations:
                     log_incarnations[body.processor] = body.log_incarnation
 
     def step_back(self, read: StartedRead) -> bool:
-        """Return whether changes of an earlier generation arrived after the last registration was sent.
+        """Return a read to earlier log positions for what new generations do not know; True: there is some.
 
-        The new generation does not know of them: the read returns to its earlier log position and is
-        registered again.
+        These are the changes of an earlier generation of a processor that arrived after the last registration
+        was sent. The caller registers the read again.
         """
         (before, log_incarnations), oldest = read.requested_since or ({}, {}), read.sender_generations
         read.requested_since = None

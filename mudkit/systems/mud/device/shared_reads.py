@@ -74,9 +74,10 @@ class SharedReads:
     def receive_end(
         self, now_us: int, identity: str, complete: PartsComplete | None
     ) -> tuple[list[tuple[str, PlacedPart | PartsComplete]], list[tuple[str, Ask]]]:
-        """Return the answers for the apps that follow a read, and the requests of those that may not.
+        """End a read in flight; return the answers for the apps that follow it, and the requests to send now.
 
-        ``complete`` None: the read was not answered.
+        Those are of the apps that follow it and may not have its answer. ``complete`` None: the read was not
+        answered.
         """
         leader = self._leaders.pop(identity, None)
         if leader is None:

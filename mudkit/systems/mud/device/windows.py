@@ -133,12 +133,10 @@ class OwnMatches:
         return changes
 
     def follow_write(self, key: str, delivered: Mapping[str, int]) -> list[Upsert | LeftRead]:
-        """Return what a write of a record makes of a read that was ``delivered`` these versions.
+        """Update the matches by a write of a record; return the changes that the read lacks.
 
-        Raises
-        ------
-        MudkitError
-            The predicate fails on the record.
+        ``delivered`` has the versions that it was sent, by key. Raise MudkitError if the predicate fails on
+        the record.
         """
         selected = self._own.select(self._name, self._predicate, self._reader, self._auth, keys=[key])
         row = next((row for row in selected if row.data is not None), None)

@@ -256,13 +256,13 @@ class WritePath:
         return self.advance(now_us)
 
     def send_with_new_token(self, now_us: int) -> Sequence[Effect]:
-        """Check again the writes that waited for a valid token, after one has come, and send them."""
+        """Check again the writes that waited for another token, after it has come; send them."""
         self._unchecked |= self._without_token
         self._without_token.clear()
         return self.advance(now_us)
 
     def release(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
-        """End the delays of writes for which a read waits, and send those that nothing else blocks."""
+        """Send writes that the policy delays, because a read waits for them."""
         self._delayed = [delayed for delayed in self._delayed if delayed[1] not in seqs]
         for seq in seqs:
             write = self._local.writes[seq]
