@@ -87,11 +87,13 @@ class ReadDelivery:
     ) -> Sequence[Effect]:
         """Show what own writes make of a record in a read; ``outcome`` is a decided write and its version.
 
-        No effect for aggregates, windows and paused reads. While too many changes wait for its callback, a
-        read shows nothing: it does once it has one.
+        No effect for aggregates and windows, nor for reads that are paused or have ended. While too many
+        changes wait for its callback, a read shows nothing: it does once it has one.
         """
         stored, records = read.stored, read.records
-        if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:
+        if stored.aggregate is not None or not isinstance(records, ReadRecords):
+            return ()
+        if stored.is_paused or stored.ended is not None:
             return ()
         if not self._notices.is_heard(read) and stored.has_listener and self._notices.is_full(read):
             return ()
