@@ -264,7 +264,8 @@ class Device(Host):
     def link_down(self, why: str = "cut") -> None:
         """Disconnect it until no reason (``why``) is left.
 
-        Transfers are cut, and their senders get SendFailed.
+        Transfers are cut, and their senders get SendFailed; its machines get LinkDown. No effect but the
+        reason on a device that is not connected.
         """
         self._down_reasons.add(why)
         if not self.is_online:

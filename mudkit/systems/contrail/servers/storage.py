@@ -402,8 +402,9 @@ class Storage:
     def _find_moved(self, device: str, version: int) -> QueueMoved | None:
         """Return the place of a queue that has moved; None: it is here, or is about to arrive.
 
-        A queue that comes here by the move of a number was not moved on by a move of the same number. Two
-        storages that say so of each other would otherwise send it back and forth for ever.
+        In the latter case its ``version`` is stored. A queue that comes here by the move of a number was not
+        moved on by a move of the same number. Two storages that say so of each other would otherwise send it
+        back and forth for ever.
         """
         moved = self._store.get(f"moved {device}", QueueMoved)
         if moved is not None and moved.version > version:

@@ -356,7 +356,7 @@ class NotificationServer:
             self._store.delete(f"address {endpoint}")
 
     def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
-        """Handle the hello of a device; None: it is to be dropped."""
+        """Handle the hello of a device by the rules of the module; None: it is to be dropped."""
         netid = netid_of(hello.endpoint)
         responsible = server_index(netid, len(self._servers))
         if responsible != self._number:
@@ -587,7 +587,11 @@ class NotificationServer:
         return effects
 
     def _give_up_session(self, name: str | None) -> Sequence[Effect]:
-        """End a session by its name, and report this to the processors; None: there is none."""
+        """End a session by its name, and report this to the processors; no effect on one that has ended.
+
+        Its items are lost. If the device has no later session, the addresses of its apps are deleted.
+        ``name`` None: there is none.
+        """
         session = None if name is None else self._sessions.pop(name, None)
         if session is None:
             return ()
@@ -626,6 +630,6 @@ def _lacks_policy(session: _Session, policy: PolicyUpdate) -> bool:
 
 
 def _build_policy(session: _Session, policy: PolicyUpdate) -> Policy:
-    """Build the message of a policy for an app, and note that the app has this version."""
+    """Build the message of a policy for an app, and record that the session has this version."""
     session.apps[policy.app][policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)
