@@ -162,7 +162,10 @@ class ReadRecords:
         return {key.removeprefix(prefix): own for key, own in self._store.items(prefix, OwnRecord)}
 
     def _put_pending(self, key: str, pending: OwnRecord | None, before: _Shown) -> None:
-        """Store what is pending of a record; that a record is gone which is not there says nothing."""
+        """Store what is pending of a record, None: nothing.
+
+        A pending delete is not stored if no version is committed; ``before`` is what was shown.
+        """
         if pending is not None and pending.data is None:
             if self._committed(key).record is None:
                 pending = None
