@@ -37,7 +37,7 @@ from mudkit.events import Complete, Effect, Ports, Record, Send, SetTimer
 from mudkit.systems.mud.device.attachment import SERVICE, DelayOver
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.device.planning import UtilityWrites
+from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.result import Conflict
@@ -102,11 +102,18 @@ class WritePath:
     """
 
     def __init__(
-        self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy, order: ReadOrder
+        self,
+        ports: Ports,
+        local: Local,
+        connection: Connection,
+        planner: Planner,
+        policy: WritePolicy,
+        order: ReadOrder,
     ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
+        self._planner = planner
         self._policy = policy
         self._order = order
         self._calls: dict[int, list[int]] = {}
@@ -285,6 +292,7 @@ class WritePath:
             follows=UNSET if follows is None else follows.number, absorbed=write.absorbed or UNSET,
             may_write=UNSET if write.may_write is None else write.may_write,
             changes=UNSET if write.changes is None else write.changes,
+            asks_read_interval=True if self._planner.weighs_writes(write.name) else UNSET,
         )  # fmt: skip
 
     def receive_outcome(
@@ -292,6 +300,8 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[seq]
+        if isinstance(answer, WriteOutcome) and answer.read_interval_ms is not UNSET:
+            self._planner.record_read_interval(write.name, answer.read_interval_ms)
         error = error_in(answer)
         problem = None if error is None else decode_error(error)
         head = self._local.oldest_write(write.name, write.key)
