@@ -120,13 +120,13 @@ class JoinedReads:
         name: str,
         keys: frozenset[str] | None,
         now_us: int,
-        answer: ReadAnswer | MudkitError,
+        answer: ReadAnswer | Exception,
     ) -> Sequence[Effect]:
         """Continue a join when records that it needs were read; fail if they could not be read."""
         join.waiting -= 1
         if join.is_failed:
             return ()
-        if isinstance(answer, MudkitError):
+        if isinstance(answer, Exception):
             join.is_failed = True
             return (Complete(join.op_id, error=answer),)
         join.is_complete = join.is_complete and answer.is_complete

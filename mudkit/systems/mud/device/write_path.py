@@ -39,7 +39,7 @@ from mudkit.systems.mud.device.connection import Connection, PendingAsk, Pending
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
-from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
+from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy, check_delay
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds, compose
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
@@ -364,7 +364,7 @@ class WritePath:
         if isinstance(self._policy, Now) or (weighs and operation.utility is None):
             return write
         seen = {**as_wire(write), "utility": operation.utility}
-        delay = self._policy.delay(seen, {**context, "now_us": now_us})
+        delay = check_delay(self._policy, self._policy.delay(seen, {**context, "now_us": now_us}))
         if delay is None:
             return write
         return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))
