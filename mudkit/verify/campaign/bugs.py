@@ -556,6 +556,13 @@ BUGS: Final = (
         seed=8,
     ),
     Bug(
+        "a delay for each app",
+        "delayed writes of an app stay when those of another one leave",
+        ((WritePath, "send_delayed", lambda self, now_us: ()),),
+        in_histories=False,
+        seed=10,
+    ),
+    Bug(
         "a budget for each app",
         "the apps of a device store more than its budget",
         ((StoreBudget, "record_use", lambda self, app, use: None),),

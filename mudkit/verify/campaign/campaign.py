@@ -20,7 +20,7 @@ from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
-from mudkit.verify.campaign.neighbours import OUTAGE, STEPS, Neighbours
+from mudkit.verify.campaign.neighbours import DELAYS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -142,6 +142,7 @@ class Campaign:
             self.work.log,
             Random(f"neighbours of run {seed}"),
             Random(f"stores and outages of neighbours of run {seed}"),
+            Random(f"delays of neighbours of run {seed}"),
         )
         self.guarded = Guarded(
             self.clients, self.users, self.work.log, Random(f"guarded table of run {seed}")
@@ -489,7 +490,7 @@ class Campaign:
             self._restart_application()
         elif step in GUARDED_STEPS:
             self.guarded.act(step)
-        elif step in STEPS or step == OUTAGE:
+        elif step in STEPS or step in (OUTAGE, DELAYS):
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)

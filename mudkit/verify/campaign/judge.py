@@ -96,6 +96,7 @@ class Judgement:
                 self._judge_absorbed(rows)
             ),
             "writes that have waited for a network or a delay leave together": self._judge_together,
+            "delayed writes leave with those of another app": self._judge_left_behind,
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
@@ -126,7 +127,7 @@ class Judgement:
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together, self._judge_seen, self._judge_stores,
+                self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -553,6 +554,12 @@ class Judgement:
         """Check that writes which have waited for a link or a timer were sent in as few messages as fit."""
         for name in self.campaign.clients:
             self.problems += self.campaign.sent_apart(name)
+
+    def _judge_left_behind(self) -> None:
+        """Check that delayed writes leave with those of another app whose delay is over."""
+        for problem in self.campaign.neighbours.left_behind():
+            self.counts["delayed writes of two apps, judged"] += 1
+            self.problems += [] if problem is None else [problem]
 
     def _judge_increments(self) -> None:
         """Check that the sum has each acknowledged amount once, and others only if they have no answer."""

@@ -565,6 +565,7 @@ class _ObservedMachine:
             self._host.record(name)
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
             self._record_apps_apart(now_us, event, _sent(observed))
+            self._record_writes_sent(_sent(observed))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
@@ -603,6 +604,16 @@ class _ObservedMachine:
         if event == TimerFired(SEND):  # later calls of the moment have not waited
             self._link_up_us = -1
 
+    def _record_writes_sent(self, sent: Sequence[Any]) -> None:
+        """Record which writes a service has sent together, by the number of the message."""
+        for message in sent:
+            parts = [part for part in _parts(message) if any(map(_is_write, _requests([part])))]
+            self._host.messages_with_writes += bool(parts)
+            for part in parts:
+                for ask in filter(_is_write, _requests([part])):
+                    write = part["client"], ask["what"]["name"], ask["what"]["key"]
+                    self._host.writes_sent.setdefault(write, self._host.messages_with_writes)
+
     def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
         """Record the answer to a write; after an expired token the write still waits."""
         error = message.get("error") or {}
@@ -635,6 +646,10 @@ class ObservedHost:
         """Answers to the writes of its clients, in order; a restored device gets another one."""
         self.sent_apart: list[str] = []
         """Writes that its clients have sent in more messages than they need after a wait, in words."""
+        self.messages_with_writes = 0
+        """Number of messages with writes that its service has sent."""
+        self.writes_sent: dict[tuple[str, str, str], int] = {}
+        """Number of the first message of its service with each write, by client, table and key."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:

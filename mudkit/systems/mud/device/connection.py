@@ -15,7 +15,6 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.attachment import SERVICE
@@ -110,7 +109,7 @@ class PendingRead(Struct, frozen=True):
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
     selection: Selection | None = None
-    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
+    then: Callable[[int, ReadAnswer | Exception], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):
