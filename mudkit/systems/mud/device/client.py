@@ -248,7 +248,7 @@ class ClientMachine:
                 return self._receive(now_us, event) if source == SERVICE else record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
-                self._writes.begin_waiting(now_us)
+                self._writes.add_following_requests(now_us)
                 cleared, asks = self._connection.link_up()
                 self.continuous_reads.end_greeting(now_us)
                 return [*cleared, *self._resend(now_us, asks), *self._prefetch(now_us)]
@@ -509,7 +509,7 @@ class ClientMachine:
             if isinstance(ask.work, Writing):
                 writes[ask.work.seq] = ask
                 continue
-            if not self._connection.admit(ask):
+            if not self._connection.admit_or_queue(ask):
                 continue
             match ask.work:
                 case PendingRead() as query:

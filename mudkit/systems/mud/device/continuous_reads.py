@@ -489,13 +489,18 @@ class ContinuousReads:
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         for change in changes:
-            self._hold(now_us, read.stored, body, change)
+            self._store_delivered(now_us, read.stored, body, change)
         return self._delivery.deliver(
             read, changes, is_same_log=is_same_log, log_incarnation=body.log_incarnation or ""
         )
 
-    def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
-        """Store a delivered version in the local store; remove one that does not belong to the read any more.
+    def _store_delivered(
+        self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead
+    ) -> None:
+        """Store a delivered version in the local store, and up to where the partition was seen.
+
+        A held version that is older is evicted instead if the record has left the read, or the change has
+        only the read's columns. No effect for a change of a former incarnation of the log.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """

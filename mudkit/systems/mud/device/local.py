@@ -451,7 +451,7 @@ class Local:
                 }
 
     def _seen_of(self, name: str) -> _Seen:
-        """Return the log positions seen of a table; without any, those of table 0."""
+        """Return the log positions seen of a name's table; nothing seen: no partitions, of table 0."""
         return self._seen.get(name, _NOTHING_SEEN)
 
 

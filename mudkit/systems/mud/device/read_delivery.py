@@ -85,12 +85,15 @@ class ReadDelivery:
     def _show_own(
         self, read: StartedRead, key: str, outcome: tuple[PendingWrite, int] | None = None
     ) -> Sequence[Effect]:
-        """Show what own writes make of a record; a read whose callback is awaited by too much, shows it then.
+        """Show what own writes make of a record, unless the read has ended.
 
-        ``outcome`` is a write of it that the store has decided, with its version.
+        A read whose callback is awaited by too much, shows it then. ``outcome`` is a write of the record that
+        the store has decided, with its version.
         """
         stored, records = read.stored, read.records
-        if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:
+        if stored.aggregate is not None or not isinstance(records, ReadRecords):
+            return ()
+        if stored.is_paused or stored.ended is not None:
             return ()
         if not self._notices.is_heard(read) and stored.has_listener and self._notices.is_full(read):
             return ()

@@ -11,7 +11,8 @@ sent       the version that the processors sent last
 The application is notified when what is shown becomes another record or another version. So each change that
 is pending is followed by one that is not, as soon as no own write of the record is pending: the committed
 version, or what was there before. What the processors send of a record meanwhile is not shown before that,
-and the version that an own write became is not notified again when they tell of it.
+and the version that an own write became is not notified again when they tell of it, unless its columns are
+others: the table was altered, and the device did not know.
 
 Untold versions are no part of what registrations name: processors know nothing of them. Once a session has
 sent all up to their position they are dropped, for then what was sent is the truth.
