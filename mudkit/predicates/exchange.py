@@ -48,6 +48,7 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
 
 
 def _encode(constant: Any) -> Any:
+    """Return a constant as JSON data; a point, a list and a struct become an object that names its kind."""
     if isinstance(constant, Point):
         return {"point": [constant.lat, constant.lon]}
     if isinstance(constant, Members):
@@ -64,6 +65,10 @@ def _encode(constant: Any) -> Any:
 
 
 def _decode(sent: Any) -> Any:
+    """Return the constant that :func:`_encode` encoded.
+
+    Other data raise a built-in exception.
+    """
     if sent is None or sent is True or sent is False:
         return sent
     constant: Any = None
