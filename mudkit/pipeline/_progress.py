@@ -121,14 +121,14 @@ class _Connect:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._counts: dict[str | None, tuple[int, int]] = {}
-        _quietly(spark.registerProgressHandler, self._hear)
+        _quietly(spark.registerProgressHandler, self._receive_progress)
 
-    def _hear(
+    def _receive_progress(
         self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        _quietly(self._note, list(stages or ()), operation_id)
+        _quietly(self._record_counts, list(stages or ()), operation_id)
 
-    def _note(self, stages: list[Any], operation_id: str | None) -> None:
+    def _record_counts(self, stages: list[Any], operation_id: str | None) -> None:
         if stages:
             self._counts[operation_id] = _sums((s.num_completed_tasks, s.num_tasks) for s in stages)
 
@@ -136,7 +136,7 @@ class _Connect:
         return _sums(list(self._counts.values()))
 
     def close(self) -> None:
-        _quietly(self._spark.removeProgressHandler, self._hear)
+        _quietly(self._spark.removeProgressHandler, self._receive_progress)
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
@@ -168,7 +168,7 @@ class _Bar:
             while not over:
                 done, known = self._source.counts()
                 if drawn is None and known:
-                    drawn = _drawn(self._description, known)
+                    drawn = _draw_bar(self._description, known)
                 if drawn is not None:
                     _update(drawn, done, known)
                 over = self._over.wait(_PERIOD_S)
@@ -176,10 +176,10 @@ class _Bar:
             self._over.wait()
         finally:
             if drawn is not None:
-                _quietly(_wipe, drawn)
+                _quietly(_remove_bar, drawn)
 
 
-def _drawn(description: str, known: int) -> Any:
+def _draw_bar(description: str, known: int) -> Any:
     # Imported late, so that only long work pays for it.
     from tqdm.auto import tqdm
 
@@ -204,6 +204,6 @@ def _update(drawn: Any, done: int, known: int) -> None:
     drawn.refresh()
 
 
-def _wipe(drawn: Any) -> None:
+def _remove_bar(drawn: Any) -> None:
     drawn.n = drawn.total  # tqdm would leave an unfinished bar in a notebook, in red
     drawn.close()

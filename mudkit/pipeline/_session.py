@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from mudkit.checks import check_arguments
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
-from mudkit.pipeline.executors import has_mudkit, write_package
+from mudkit.pipeline.executors import record_mudkit, write_package
 from mudkit.pipeline.launch import connect
 from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.jvm import make_interruptible
@@ -116,14 +116,14 @@ def session(
     with _PROCESS.lock:
         target = resolve(master, remote, config, os.environ)
         running = _PROCESS.running
-        if running is not None and not _alive(running):
+        if running is not None and not _is_alive(running):
             _end(running)
             running = _PROCESS.running = None
         if running is None:
             if not _PROCESS.watched:
                 atexit.register(_at_exit, os.getpid())
                 _PROCESS.watched = True
-            running = _PROCESS.running = _adopted() or _start(target)
+            running = _PROCESS.running = _adopt_session() or _start(target)
         _check_agrees(running, target)
         return running.spark
 
@@ -139,7 +139,7 @@ def stop() -> None:
 def running() -> bool:
     """Check whether a session of mudkit runs in this process and answers."""
     with _PROCESS.lock:
-        return _PROCESS.running is not None and _alive(_PROCESS.running)
+        return _PROCESS.running is not None and _is_alive(_PROCESS.running)
 
 
 def _check_agrees(running: _Running, target: Target) -> None:
@@ -164,7 +164,7 @@ def _check_agrees(running: _Running, target: Target) -> None:
         )
 
 
-def _alive(running: _Running) -> bool:
+def _is_alive(running: _Running) -> bool:
     """Check whether a session answers."""
     if running.pid != os.getpid() or (running.jvm is not None and running.jvm.is_dead):
         return False
@@ -182,7 +182,7 @@ def _alive(running: _Running) -> bool:
         return False
 
 
-def _adopted() -> _Running | None:
+def _adopt_session() -> _Running | None:
     """Use a session that other code started, without changing its settings."""
     remote = connect.active_session()
     foreign: Any = remote or getattr(SparkSession, "_instantiatedSession", None)
@@ -192,7 +192,7 @@ def _adopted() -> _Running | None:
     url = foreign.client.host if speaks else str(getattr(foreign.sparkContext, "master", ""))
     place = Target(f"sc://{url}" if speaks else url, speaks, "a session of this process")
     running = _Running(foreign, place, {}, None, os.getpid(), adopted=True)
-    if not _alive(running):
+    if not _is_alive(running):
         return None
     running.spark = foreign.newSession()
     for key, value in _SQL_CONFIG.items():
@@ -204,7 +204,7 @@ def _adopted() -> _Running | None:
 def _start(target: Target) -> _Running:
     _quiet_analysis_errors()
     if not target.starts_jvm:
-        return _connected(target)
+        return _connect(target)
     check_reachable(target)
     if jvms.running_process() is not None:
         jvms.end(None)  # its session was stopped, and its memory and options are not those asked for
@@ -248,7 +248,7 @@ def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
         if target.connect:
             connect.disable()
         raise
-    has_mudkit(spark)
+    record_mudkit(spark)
     return _Running(spark, target, {**config, **target.config}, jvm, os.getpid())
 
 
@@ -259,7 +259,7 @@ def _start_classic(target: Target, config: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _connected(target: Target) -> _Running:
+def _connect(target: Target) -> _Running:
     """Connect to a server that runs elsewhere."""
     config = _SQL_CONFIG | connect.SESSION_CONFIG | dict(target.config)
     folder = jvms.temporary_folder()
@@ -272,7 +272,7 @@ def _connected(target: Target) -> _Running:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     connect.enable(local=False)
-    has_mudkit(spark)
+    record_mudkit(spark)
     return _Running(spark, target, config, None, os.getpid(), folder)
 
 
@@ -314,13 +314,13 @@ def _quiet_analysis_errors() -> None:
 
 def _end(running: _Running) -> None:
     if running.adopted:
-        if running.target.connect and running.pid == os.getpid() and _alive(running):
+        if running.target.connect and running.pid == os.getpid() and _is_alive(running):
             connect.release(running.spark)
         return
     if running.pid != os.getpid():  # a fork of the process that started it
         jvms.forget()
         return
-    if _alive(running):
+    if _is_alive(running):
         remote = os.environ.get("SPARK_REMOTE")
         with contextlib.suppress(Exception):
             if running.target.connect and running.jvm is not None:

@@ -313,8 +313,8 @@ def commit(
         if complete is not None and complete.get("job") == digest:
             return Committed(complete, 0, 0)
         refuse_other(path, layout, overwrite=overwrite)
-        before = _pinned(path, layout)
-        leftovers = _unnamed(job, before)
+        before = _pin_manifest(path, layout)
+        leftovers = _list_unnamed(job, before)
         _begin(job, description)
     except Exception as error:
         if isinstance(error, MudkitError) or (isinstance(path, Path) and not isinstance(error, OSError)):
@@ -372,7 +372,7 @@ def _begin(job: Job, description: str) -> None:
         job.begin(description)
 
 
-def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:
+def _pin_manifest(path: Place, layout: Layout) -> dict[str, Any] | None:
     """Return the manifest of what is at a place; what mudkit 0.2 wrote gets one that names its files.
 
     Without it a reader would take the new files for those of the old output.
@@ -410,7 +410,7 @@ def _by_another(job: Job, before: dict[str, Any] | None) -> dict[str, Any] | Non
     return now if now is not None and now != before and now.get("job") == job.digest else None
 
 
-def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
+def _list_unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
     """Return what is at the place and is not named by a manifest, but for the folders of jobs."""
     named = {file.name for file in job.layout.files(manifest)}
     partial = f".{job.layout.manifest}.partial-"
@@ -427,7 +427,7 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
     Files that appeared since the job began may be those of a job that still works, which removes them itself.
     """
     replaced = {file.name for file in job.layout.files(before)}
-    for name in _unnamed(job, job.layout.read(job.path)):
+    for name in _list_unnamed(job, job.layout.read(job.path)):
         if name in replaced or name in leftovers or job.is_own(name):
             _remove(job.path / name)
     remove_tree(job.folder)
@@ -439,7 +439,7 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
 
 def _clear(job: Job, *, own_only: bool) -> None:
     """Remove the files of a job that ended without a manifest."""
-    for name in _unnamed(job, job.layout.read(job.path)):
+    for name in _list_unnamed(job, job.layout.read(job.path)):
         if job.is_own(name) or not own_only:
             _remove(job.path / name)
     remove_tree(job.folder)

@@ -55,7 +55,7 @@ class _Provided:
 _PROVIDED = _Provided()
 
 
-def has_mudkit(spark: SparkSession) -> None:
+def record_mudkit(spark: SparkSession) -> None:
     """Record that the executors of a session can import this mudkit."""
     _PROVIDED.known.add(_place_of(spark))
 
@@ -77,7 +77,7 @@ def provide(spark: SparkSession) -> None:
         return
     if _version_there(spark) != mudkit.__version__:
         spark.addArtifacts(str(write_package(work_folder())), pyfile=True)
-    has_mudkit(spark)
+    record_mudkit(spark)
 
 
 def _place_of(spark: Any) -> Any:

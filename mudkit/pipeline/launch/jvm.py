@@ -90,7 +90,7 @@ def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = T
     check_variables(environ)
     heap = memory(environ)
     java = find_java()
-    archived = archived and _plain_classes(target, environ)
+    archived = archived and _has_plain_classes(target, environ)
     archive = prepare(java, spark_home(environ) / "jars") if archived else Archive()
     theirs = target.config.get("spark.driver.extraJavaOptions", "")
     log = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -140,7 +140,7 @@ def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = T
     return Jvm(config, changes, archive, folder)
 
 
-def _plain_classes(target: Target, environ: Mapping[str, str]) -> bool:
+def _has_plain_classes(target: Target, environ: Mapping[str, str]) -> bool:
     """Check that Spark's class path has its own classes only; an archive fits no other."""
     variables = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME")
     return not any(map(environ.get, variables)) and "spark.driver.extraClassPath" not in target.config
