@@ -30,6 +30,7 @@ class _Slot(NamedTuple):
     place: int
 
     def is_later(self, than: _Slot) -> bool:
+        """Return whether a slot comes after another: by version, then the write before what saw it."""
         return self[:2] > than[:2]
 
 
@@ -55,6 +56,8 @@ def one_view(reading: Reading, model: Model) -> tuple[list[int] | None, list[Edg
 
 
 class _Sweep:
+    """Sweep over a reading in the order of invocation; each operation gets its earliest possible slot."""
+
     def __init__(self, reading: Reading, model: Model) -> None:
         self._reading = reading
         self._model = model
@@ -75,7 +78,7 @@ class _Sweep:
         return _Slot(0 if seen == INITIAL else reading.versions[seen] or 0, True, place)
 
     def run(self) -> tuple[list[int] | None, list[Edge]]:
-        """Sweep over the operations in the order of invocation."""
+        """Return the view and no edges, or None and the cycle."""
         reading, wio = self._reading, self._model.invocation_order
         for place in reading.writes:
             seen = reading.saw[place]
@@ -124,6 +127,7 @@ class _Sweep:
         return _Slot(self._version(self._following[avoided]), True, place)
 
     def _version(self, write: int) -> int:
+        """Return the version of a write; 0 for the initial content."""
         return 0 if write == INITIAL else self._reading.versions[write] or 0
 
     def _not_adjacent(self, place: int, seen: int) -> list[Edge]:
@@ -153,6 +157,7 @@ class _LatestAnswered:
         self._count = 0
 
     def add(self, answered_us: int, slot: _Slot) -> None:
+        """Add an operation's slot, which counts from its answer on."""
         self._count += 1
         heappush(self._answers, (answered_us, self._count, slot))
 

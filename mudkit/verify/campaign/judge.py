@@ -250,7 +250,7 @@ class Judgement:
                         )
 
     def _is_pending_again(self, client: str, value: str, now_us: int) -> bool:
-        """Check whether a client may wait for the answer to a value's write again, after a restore."""
+        """Return whether a client may wait for the answer to a value's write again, after a restore."""
         return any(
             write.client == client
             and write.value == value
@@ -286,6 +286,7 @@ class Judgement:
             self.problems.append(f"{row.device} dropped {row.detail}")
 
     def _judge_bursts(self) -> None:
+        """Check that writes whose messages were lost were sent again in time."""
         for burst in self.campaign.bursts:
             if burst.duration_s is None:
                 self.problems.append(
@@ -294,6 +295,7 @@ class Judgement:
                 )
 
     def _judge_trials(self) -> None:
+        """Add the problems that trials found."""
         self.problems += self.campaign.trials.problems
 
     def _judge_shown(self) -> None:
@@ -340,6 +342,7 @@ class Judgement:
                         self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
+        """Check that each of the values that an operation shows is visible to its reader."""
         data = operation.call.named_arguments["reader"]
         for value in values:
             predicate = self._predicates.get(value)
@@ -397,6 +400,7 @@ class Judgement:
             self.problems.append(f"{events:,} events were handled")
 
     def _judge_writes(self, rows: list[dict[str, Any]]) -> None:
+        """Check that each write was committed once or not at all, as its answer says, and in time."""
         times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         at = {(row["key"], row["ver"]): row for row in rows}
         self._judge_bases(rows)
@@ -491,12 +495,12 @@ class Judgement:
                 self.problems.append(f"{value!r} must replace {base!r}, and replaced {replaced!r}")
 
     def _is_expired(self, write: WriteRecord) -> bool:
-        """Check whether a device refused a write because its client's token had expired."""
+        """Return whether a device refused a write because its client's token had expired."""
         is_expired = isinstance(error_of(write.operation), TokenExpired)
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
-        """Check whether a write is listed as pending, or one that may have absorbed it."""
+        """Return whether a write is listed as pending, or one that may have absorbed it."""
         values = {write.value, *(later.value for later in self._blind_writes_after(write))}
         return any(
             pending["key"] == write.key
@@ -688,21 +692,27 @@ class Judgement:
                 self.problems += _shown_problems(self.campaign, watch)
 
     def _judge_collected(self) -> None:
+        """Add the problems of collected tombstones."""
         self.problems += self.campaign.returned
 
     def _judge_replaced(self) -> None:
+        """Add the guarded records that others than their owners replaced."""
         self.problems += self.campaign.guarded.replaced()
 
     def _judge_outdated(self) -> None:
+        """Add the reads that showed older versions than their clients knew."""
         self.problems += self.campaign.guarded.outdated()
 
     def _judge_seen(self) -> None:
+        """Add what other apps saw of the bank's records."""
         self.problems += self.campaign.neighbours.seen()
 
     def _judge_stores(self) -> None:
+        """Add the devices whose apps held more records than the budget."""
         self.problems += self.campaign.neighbours.above_budget
 
     def _judge_missed(self) -> None:
+        """Add what the bank's reads were not notified of."""
         self.problems += self.campaign.neighbours.missed()
 
     def _judge_order(self, watch: Watch) -> None:
@@ -745,6 +755,7 @@ class Judgement:
                 )
 
     def _judge_history(self) -> None:
+        """Check that the reads of each type satisfy the models that it promises."""
         for kind, models in PROMISED.items():
             for model in models:
                 verdict = check(self._history, model, reads=[kind])
@@ -754,6 +765,7 @@ class Judgement:
                     self.problems.append(f"{kind} reads are not {model}: {verdict}")
 
     def _judge_watches(self, rows: list[dict[str, Any]]) -> None:
+        """Check the notifications of each continuous read of the main table."""
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
                 self._judge_order(watch)
@@ -962,7 +974,7 @@ def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequenc
 
 
 def play(seed: int) -> Judgement:
-    """Run and judge a seed."""
+    """Run a seed, and return its judgement."""
     campaign = Campaign(seed)
     campaign.run()
     return Judgement(campaign)
