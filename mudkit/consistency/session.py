@@ -155,6 +155,7 @@ def _add_moments(
 
 
 def _events(reading: Reading, places: list[int]) -> Iterator[tuple[int, bool]]:
+    """Yield each operation twice, at its invocation (False) and at its answer (True), in order of time."""
     events = []
     for place in places:
         operation = reading.operations[place]

@@ -137,7 +137,7 @@ def stop() -> None:
 
 
 def running() -> bool:
-    """Check whether a session of mudkit runs in this process and answers."""
+    """Return whether a session of mudkit runs in this process and answers."""
     with _PROCESS.lock:
         return _PROCESS.running is not None and _is_alive(_PROCESS.running)
 
@@ -165,7 +165,7 @@ def _check_agrees(running: _Running, target: Target) -> None:
 
 
 def _is_alive(running: _Running) -> bool:
-    """Check whether a session answers."""
+    """Return whether a session of this process answers; False in a fork of the process."""
     if running.pid != os.getpid() or (running.jvm is not None and running.jvm.is_dead):
         return False
     spark: Any = running.spark
@@ -183,7 +183,10 @@ def _is_alive(running: _Running) -> bool:
 
 
 def _adopt_session() -> _Running | None:
-    """Use a session that other code started, without changing its settings."""
+    """Return a new session beside one that other code started; None if there is none or it does not answer.
+
+    The settings of the other one stay as they are.
+    """
     remote = connect.active_session()
     foreign: Any = remote or getattr(SparkSession, "_instantiatedSession", None)
     if foreign is None:
@@ -202,6 +205,10 @@ def _adopt_session() -> _Running | None:
 
 
 def _start(target: Target) -> _Running:
+    """Start a session, or connect to a server elsewhere.
+
+    Start again without the archive of classes if that failed.
+    """
     _quiet_analysis_errors()
     if not target.starts_jvm:
         return _connect(target)
@@ -222,6 +229,7 @@ def _start(target: Target) -> _Running:
 
 
 def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
+    """Start Spark in a JVM of this process; end the JVM again if anything fails."""
     given = jvm.config | _SQL_CONFIG | (connect.SERVER_CONFIG if target.connect else {})
     options = {key: value for key, value in target.config.items() if key != "spark.driver.extraJavaOptions"}
     config = given | options
@@ -253,6 +261,7 @@ def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
 
 
 def _start_classic(target: Target, config: Mapping[str, str]) -> SparkSession:
+    """Start a session of the classic API."""
     builder = SparkSession.builder.master(target.url)
     for key, value in config.items():
         builder = builder.config(key, value)
@@ -260,7 +269,7 @@ def _start_classic(target: Target, config: Mapping[str, str]) -> SparkSession:
 
 
 def _connect(target: Target) -> _Running:
-    """Connect to a server that runs elsewhere."""
+    """Connect to a server that runs elsewhere, and return the session."""
     config = _SQL_CONFIG | connect.SESSION_CONFIG | dict(target.config)
     folder = jvms.temporary_folder()
     try:
@@ -313,6 +322,7 @@ def _quiet_analysis_errors() -> None:
 
 
 def _end(running: _Running) -> None:
+    """End a session, and its JVM if mudkit started it; a session adopted from other code stays."""
     if running.adopted:
         if running.target.connect and running.pid == os.getpid() and _is_alive(running):
             connect.release(running.spark)
@@ -339,7 +349,7 @@ def _end(running: _Running) -> None:
 
 
 def _at_exit(pid: int) -> None:
-    """End the session with the process that started it."""
+    """End the session if this is the process that started it, not a fork."""
     if pid != os.getpid():
         return
     running, _PROCESS.running = _PROCESS.running, None

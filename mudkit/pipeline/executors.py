@@ -61,7 +61,7 @@ def record_mudkit(spark: SparkSession) -> None:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Check once that the Python of a session's workers can run functions; raise EnvironmentProblem."""
+    """Raise EnvironmentProblem if the Python of a session's workers cannot run functions; checked once."""
     if _place_of(spark) not in _PROVIDED.known and _place_of(spark) not in _PROVIDED.checked:
         _version_there(spark)
         _PROVIDED.checked.add(_place_of(spark))
@@ -180,6 +180,10 @@ def spread(spark: SparkSession, description: str = "spread") -> Callable[..., It
 def _results(
     spark: SparkSession, description: str, code: bytes, items: Iterator[tuple[Any, ...]]
 ) -> Iterator[Any]:
+    """Yield the results in the order of the items, a wave at a time.
+
+    Raise the error of the first that failed.
+    """
     numbers = count()
     for wave in _waves(items):
         with progress(spark, description):
@@ -206,6 +210,11 @@ def _waves(items: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[str, bytes]]
 
 
 def _run_wave(spark: SparkSession, code: bytes, payloads: list[bytes]) -> pa.Table:
+    """Run a pickled function on pickled items, one task each.
+
+    Return ``number, failed, result`` in any order.
+    """
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():

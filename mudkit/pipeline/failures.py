@@ -38,7 +38,7 @@ def explained() -> Iterator[None]:
 
 
 def _ended(error: Exception) -> EnvironmentProblem | None:
-    """Return the problem if the Java process of this process's session has ended."""
+    """Return the problem if this session's Java has ended, or the connection to it is cut; else None."""
     # Imported late: this module stands below the session's start.
     from mudkit.pipeline.launch.jvm import running_process
 
@@ -65,6 +65,7 @@ def _ended(error: Exception) -> EnvironmentProblem | None:
 
 
 def _cut(error: Exception) -> EnvironmentProblem:
+    """Return the problem of a lost connection to Java."""
     return EnvironmentProblem(
         "The connection to Java, in which Spark runs, is cut.",
         where="the session",
