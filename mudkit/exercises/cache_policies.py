@@ -97,6 +97,7 @@ def _lacking(query: ReadRequest, cached: ReadRequest, limit_s: float) -> _Lackin
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
+    """Call the function on a case, and return the outcome with a picture."""
     lacking = [_lacking(case.query, cached, case.limit_s) for cached in case.cache]
     problem, shown = None, None
     try:
