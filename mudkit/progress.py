@@ -32,6 +32,7 @@ def is_enabled() -> bool:
 
 
 def _in_notebook() -> bool:
+    """Return whether this Python runs in a notebook's kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -82,7 +83,7 @@ class Interrupts:
         self._interrupted = self._is_ours = False
         if getsignal(SIGINT) is default_int_handler:
             try:
-                set_signal(SIGINT, self._note)
+                set_signal(SIGINT, self._record_interrupt)
             except ValueError:  # this is not the main thread
                 return self
             self._is_ours = True
@@ -100,7 +101,8 @@ class Interrupts:
             self._interrupted = False
             raise KeyboardInterrupt
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Remember a first interrupt; raise KeyboardInterrupt at the next."""
         if self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True

@@ -458,7 +458,7 @@ _forms: OrderedDict[_Key, Form] = OrderedDict()
 
 
 def _form_of(root: Node, language: Language, parsed: Parsed) -> Form:
-    """Check names and kinds of a tree whose constants have kinds, and return its form."""
+    """Return the form of a tree whose constants have kinds; PredicateError if names or kinds do not fit."""
     text = parsed.text
     kinds = slots = ""
     if language.schema:
