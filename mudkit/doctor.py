@@ -198,7 +198,10 @@ def _memory(name: str) -> Check:
 
 
 def _available_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that may still be taken: the machine's, or the container's if that is less."""
+    """Return the memory that may still be taken, the least of machine and container.
+
+    None if neither is known.
+    """
     limits = []
     try:
         machine = re.search(r"MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text())

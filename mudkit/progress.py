@@ -40,7 +40,10 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float], None]]:
-    """Show progress after a second, unless in another bar; yield a call with the amount done."""
+    """Show progress after a second, unless in another bar.
+
+    Yield a function that is called with the whole amount done so far.
+    """
     if not is_enabled() or getattr(_thread, "inside", False):
         yield lambda done: None
         return

@@ -146,7 +146,7 @@ def _on_circle(lon: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """Find a time zone, or none."""
+    """Return the time zone of a name; None if there is none of this name."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError, TypeError):

@@ -140,7 +140,10 @@ class Record:
         self.anomaly = self._build_index() or self._find_choices()
 
     def _build_index(self) -> Anomaly | None:
-        """Index the writes by value and by version; return an anomaly if two have the same version."""
+        """Index the writes by value and by version.
+
+        Return an anomaly if two have the same version, else None.
+        """
         for place, operation in enumerate(self.operations):
             if not operation.is_write:
                 continue
@@ -324,7 +327,10 @@ class Record:
                 return
 
     def _implied_version(self, place: int, write: int) -> int | None:
-        """Return the version that a choice implies for a write of unknown version."""
+        """Return the version that a choice implies for a write of unknown version.
+
+        None if it implies none.
+        """
         sights = self._choices[place][1]
         if write not in self._unknown_version or not any(self._refers_to(sight, write) for sight in sights):
             return None

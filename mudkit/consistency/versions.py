@@ -68,7 +68,10 @@ class _Sweep:
         self._slots: list[_Slot | None] = [self._slot(place) for place in range(len(reading.operations))]
 
     def _slot(self, place: int) -> _Slot | None:
-        """Return the slot of an operation; a rejected write without found content has none of its own."""
+        """Return the slot of an operation.
+
+        None for a rejected write without found content, which has none of its own.
+        """
         reading = self._reading
         if reading.effective[place]:
             return _Slot(reading.versions[place] or 0, False, place)
@@ -118,7 +121,7 @@ class _Sweep:
         return sorted(range(len(slots)), key=lambda place: (slots[place][:2], place)), []
 
     def _earliest(self, place: int, limit: _Slot) -> _Slot | None:
-        """Return the earliest slot for an operation without one, which a conflict may not have."""
+        """Return the earliest slot for an operation without one; None if a conflict leaves it no slot."""
         avoided = self._avoids.get(place)
         if avoided is None or limit.version != self._version(avoided):
             return _Slot(limit.version, True, limit.place)

@@ -108,7 +108,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
 
 
 def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[str | None, _Lacking | None]:
-    """Return the problem of a decision, and a point that shows it."""
+    """Return the problem of a decision and a point that shows it; None for what does not exist."""
     if not isinstance(answer, str) or answer not in _ANSWERS:
         return f"it returns {answer!r}, which is neither 'local' nor 'remote'.", None
     good = [cached for cached, point in zip(case.cache, lacking, strict=True) if point is None]

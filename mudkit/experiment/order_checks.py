@@ -266,7 +266,10 @@ def _unseen(played: OrderRun) -> str | None:
 
 
 def _read(played: OrderRun, prefix: str = "") -> str | None:
-    """Return which servers with a prefix held the content of an item."""
+    """Return which servers, of those whose names begin with `prefix`, held the text of an item.
+
+    None without any.
+    """
     lab = played.entry.lab
     assert lab.trace.exposure is not None  # the run keeps it
     places_of = (lab.trace.exposure.find(item.content) for item in played.adapter.published)

@@ -136,7 +136,7 @@ class ItemLog:
         return sum(map(len, self._wanting.values()))
 
     def limits(self, sender: int, number: int) -> tuple[int, float | None]:
-        """Return the size in bytes of a sender's item, and the time for which it is of use."""
+        """Return an item's size in bytes and the time in seconds for which it is of use; None: for ever."""
         item = self._by_key[sender, number]
         return item.size_bytes, item.expires_s
 

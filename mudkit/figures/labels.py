@@ -54,7 +54,7 @@ class Sheet:
         self._taken.append(box)
 
     def put(self, boxes: Iterable[Box], avoid: Callable[[Box], bool] = lambda box: False) -> int | None:
-        """Reserve the first free box, if possible one that need not be avoided; return its number.
+        """Reserve the first free box, if possible one not to avoid; return its number, None if none is free.
 
         Texts in one line stay a space apart.
         """

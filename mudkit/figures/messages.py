@@ -529,7 +529,10 @@ def _choose(
 
 
 def _window(start: Any, end: Any) -> tuple[int | None, int | None]:
-    """Return the ends of a window in µs; raise ParameterError if it ends before it starts."""
+    """Return the ends of a window in µs, None for an open one.
+
+    Raise ParameterError if it ends before it starts.
+    """
     first = None if start is None else as_us(start, "start")
     last = None if end is None else as_us(end, "end")
     if first is not None and last is not None and last < first:

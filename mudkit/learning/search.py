@@ -579,7 +579,7 @@ def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[
 
 
 def _selected_rules(split: Split, family: Family, policies: Sequence[Always | FixedRule]) -> _Selected | None:
-    """Return the rules chosen without each fold; the last one is that of all."""
+    """Return the rules chosen without each fold and, last, from all; None if the last is to ask always."""
     if isinstance(policies[-1], Always):
         return None
     return family, policies[-1], _OutOfFold(split, tuple(policies[:-1]))

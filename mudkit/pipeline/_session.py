@@ -287,7 +287,7 @@ def _connect(target: Target) -> _Running:
 
 @contextlib.contextmanager
 def _translated(target: Target) -> Iterator[None]:
-    """Raise errors of a start as EnvironmentProblem."""
+    """Raise errors of Spark in the body, the start of a session, as EnvironmentProblem."""
     try:
         yield
     except MudkitError:

@@ -405,7 +405,7 @@ def _put(job: Job, before: dict[str, Any] | None, manifest: Mapping[str, Any]) -
 
 
 def _by_another(job: Job, before: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the manifest that another run of the same job has written meanwhile."""
+    """Return the manifest that another run of the same job has written meanwhile, else None."""
     now = job.layout.read(job.path)
     return now if now is not None and now != before and now.get("job") == job.digest else None
 

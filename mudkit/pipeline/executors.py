@@ -115,7 +115,10 @@ def _version_there(spark: SparkSession) -> str:
 
 
 def _worker_problem(spark: Any, text: str) -> EnvironmentProblem | None:
-    """Return the error for workers whose Python is missing, another one, or lacks packages."""
+    """Return the error for workers whose Python is missing, another one, or lacks packages.
+
+    None for another text.
+    """
     signs = ("ModuleNotFoundError", "ImportError", "Cannot run program", "PYTHON_VERSION_MISMATCH")
     lines = [line.strip() for line in text.splitlines() if any(sign in line for sign in signs)]
     if not lines:

@@ -25,7 +25,7 @@ _MORE_MEMORY = "give it more memory, as MUDKIT_SPARK_MEMORY=4g or config={'spark
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raise EnvironmentProblem, in place of Spark's error, for want of memory, disk or a process."""
+    """Raise EnvironmentProblem for an error of Spark in the body for want of memory, disk or a process."""
     try:
         yield
     except MudkitError:
@@ -76,7 +76,7 @@ def _cut(error: Exception) -> EnvironmentProblem:
 
 
 def _explain(text: str) -> EnvironmentProblem | None:
-    """Return the problem that the text of an error of Spark tells of."""
+    """Return the problem that the text of an error of Spark tells of; None for another error."""
     if "OutOfMemoryError" in text:
         return EnvironmentProblem(
             "Spark's memory was full.",

@@ -502,5 +502,8 @@ def _start_us(date: dt.date) -> int:
 
 
 def _multiple(t_us: int | None, every_s: int) -> int | None:
-    """Return the first multiple of an interval that is not before a time."""
+    """Return the first multiple of an interval, counted from 1970, that is not before a time.
+
+    None for None.
+    """
     return None if t_us is None else -(-t_us // (every_s * 1_000_000)) * every_s * 1_000_000

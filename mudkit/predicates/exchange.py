@@ -28,7 +28,10 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
 
 
 def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
-    """Decode what :func:`to_json` returned, in the language of the predicate; the data may be malicious."""
+    """Decode what :func:`to_json` returned, in the language of the predicate; None for None.
+
+    The data may be malicious: whatever cannot be decoded is a PredicateError.
+    """
     if sent is None:
         return None
     try:

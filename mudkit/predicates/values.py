@@ -93,7 +93,10 @@ class Members(NamedTuple):
         return {NUMBER: self.numbers, STRING: self.strings, BOOLEAN: self.booleans, POINT: self.points}[kind]
 
     def holds(self, item: Value) -> bool | None:
-        """Return whether a value is in the list, as a chain of ``=`` with ``OR`` would."""
+        """Return whether a value is in the list.
+
+        None, for NULL, where a chain of ``=`` with ``OR`` would be NULL.
+        """
         if not self.kinds:
             return False
         kind = kind_of(item)

@@ -78,12 +78,12 @@ class Result:
 
     @property
     def measured(self) -> Measured | None:
-        """The measurement, if there is one."""
+        """The measurement; None if the row has not been measured."""
         return self.kept.measured if self.kept else None
 
     @property
     def date(self) -> str | None:
-        """Date of the measurement, in ISO 8601."""
+        """Date of the measurement, in ISO 8601; None if the row has not been measured."""
         return self.kept.date if self.kept else None
 
     @property

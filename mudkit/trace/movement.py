@@ -163,7 +163,7 @@ class _Runs:
         return runs
 
     def finish(self) -> pa.Table | None:
-        """Return the last run, if there were rows."""
+        """Return the last run; None without rows."""
         if self._first is None:
             return None
         return _joined(self._first, self._last, np.ones(1, dtype=np.bool_))

@@ -115,7 +115,7 @@ def _pickled(code: Callable[..., Any]) -> bytes:
 
 @contextmanager
 def _by_value(code: Callable[..., Any]) -> Iterator[None]:
-    """Copy the module of the code, too, which is otherwise pickled by name."""
+    """Pickle the module of the code, too, while the body runs; otherwise only its name would be."""
     module = sys.modules.get(getattr(code, "__module__", None) or type(code).__module__)
     listed = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     if module is None or module.__name__ in listed or module.__name__.partition(".")[0] == "mudkit":

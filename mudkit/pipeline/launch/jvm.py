@@ -175,7 +175,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def sigint_kept() -> Iterator[None]:
-    """Restore the handler of SIGINT that PySpark replaces."""
+    """Restore, after the body, the handler of SIGINT that PySpark replaces."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -211,7 +211,7 @@ def _prepare(started: threading.Event) -> None:
 
 
 def running_process() -> subprocess.Popen[bytes] | None:
-    """Return the process of PySpark's JVM, if PySpark started one."""
+    """Return the process of PySpark's JVM; None if PySpark started none."""
     gateway: Any = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process

@@ -381,7 +381,10 @@ def _share_names(members: tuple[str, ...]) -> bool:
 
 
 def _partition(name: str) -> dict[str, str | None]:
-    """Return the values that the path of a file names, as Hive and Spark write them."""
+    """Return the values that the path of a file names, as Hive and Spark write them.
+
+    Their mark for null is None.
+    """
     parts = (part.split("=", 1) for part in PurePosixPath(name).parent.parts if "=" in part)
     return {key: None if value == _HIVE_NULL else unquote(value) for key, value in parts}
 

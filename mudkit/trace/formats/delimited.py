@@ -212,7 +212,7 @@ def split_delimited(file: Place, columns: dict[str, str], max_bytes: int) -> lis
 
 
 def count_delimited(part: Segment, columns: dict[str, str]) -> int | None:
-    """Return the number of rows of a segment: :func:`mudkit.trace.formats.segments.count_rows`."""
+    """Return the number of rows of a segment; None as :func:`mudkit.trace.formats.segments.count_rows`."""
     return count_rows(part, dialect_of(part.file, columns.values()))
 
 

@@ -351,7 +351,10 @@ def _signals(file: Place) -> Iterator[Row]:
 
 
 def _degrees(text: str | None) -> dict[str, str | None]:
-    """Return the latitude and longitude in a text such as ``47.37°, 8.54°`` or ``geo:47.37,8.54``."""
+    """Return ``lat`` and ``lon`` in a text such as ``47.37°, 8.54°`` or ``geo:47.37,8.54``, as texts.
+
+    None without them.
+    """
     place = _DEGREES.findall(text or "")
     lat, lon = place if len(place) == 2 else (None, None)
     return {"lat": lat, "lon": lon}

@@ -145,7 +145,7 @@ class FaultInjector:
         return self._now
 
     def inject(self, kind: str) -> str | None:
-        """Inject a fault; return the device that it affects, if any."""
+        """Inject a fault of a kind, at random; return the device that it affects, None if it affects none."""
         draw, faults = self._draw, self._faults
         if kind in _KILLS:
             role, point = _KILLS[kind]
@@ -281,7 +281,10 @@ class FaultInjector:
         self._world.fault_hook = fault_hook
 
     def _kill(self, role: str, point: str | None) -> str | None:
-        """Kill a host of a role, at once or at its next crash point; return its name if it is a device."""
+        """Kill a host of a role, at once or at its next crash point.
+
+        Return its name if it is a device, else None.
+        """
         hosts = self._hosts[role]
         if not hosts:
             return None
@@ -299,9 +302,10 @@ class FaultInjector:
         return host if role == "device" else None
 
     def _restore(self) -> str | None:
-        """Back up all hosts (at first, and sometimes later), or restore one of them from any backup.
+        """Back up all hosts, at first and sometimes later, or restore one of them from any backup.
 
-        The back end is often restored twice: its operator sees that the first backup was too old.
+        Return its name if it is a device, else None. The back end is often restored twice: its operator sees
+        that the first backup was too old.
         """
         if not self._backups or self._draw.random() < 0.3:
             self._backups.append({host: self._faults.backup(host) for host in self._kind_of})

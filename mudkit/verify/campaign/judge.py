@@ -781,7 +781,10 @@ class Judgement:
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
-    """Return for each entry of the log, by number, the version of the record that it replaces."""
+    """Return for each entry of the log, by number, the version that it replaces.
+
+    None where it replaces none.
+    """
     last: dict[str, dict[str, Any]] = {}
     previous: dict[int, dict[str, Any] | None] = {}
     for row in rows:
