@@ -165,7 +165,7 @@ class _LatestAnswered:
         heappush(self._answers, (answered_us, self._count, slot))
 
     def before(self, t_us: int) -> _Slot:
-        """Return the latest slot among operations answered before a time."""
+        """Return the latest slot among operations answered before a time; times must ascend."""
         while self._answers and self._answers[0][0] < t_us:
             slot = heappop(self._answers)[2]
             if slot.is_later(self._latest):

@@ -85,7 +85,10 @@ class _Judge:
         """The same, of messages on a low battery that were not alarms."""
 
     def problem(self, now_s: float, step: _Step, verdict: Verdict) -> str | None:
-        """Return the problem of a decision, in words, or None."""
+        """Judge the next decision; return its problem in words, None if it has none.
+
+        Messages are recorded as sent.
+        """
         if verdict.outcome == STOPPED:
             return f"the policy is stopped: {verdict.problem}."
         out, whose = verdict.out, f"patient {step.patient}"

@@ -63,7 +63,7 @@ class Stream(Protocol):
     """Computation over rows ``device, t_us, lat, lon`` that come in order, piece by piece."""
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the results that are complete with these rows."""
+        """Add the next rows; return the results that are complete with them."""
 
     def finish(self) -> pa.Table:
         """Return the results that the end of all rows completes."""
@@ -146,7 +146,10 @@ class _Runs:
     _last: pa.Table | None = None
 
     def add(self, piece: pa.Table) -> pa.Table | None:
-        """Return the runs that end before the last row of a piece; None: there are no rows yet."""
+        """Add the next rows.
+
+        Return the runs that end before the last of them, None while there are no rows.
+        """
         if not len(piece):
             return None
         rows = _appended(self._last, piece, self.max_gap_s)
@@ -204,7 +207,7 @@ class StopStream:
         self._runs = _Runs(self.max_gap_s, self.radius_km)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the stops that end before the last of these rows."""
+        """Add the next rows; return the stops that end before the last of them."""
         return self.of_runs(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -249,7 +252,7 @@ class TripStream:
         self._runs = _Runs(self.max_gap_s, self.radius_km)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the trips that end before the last of these rows."""
+        """Add the next rows; return the trips that end before the last of them."""
         return self.of_runs(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -336,7 +339,7 @@ class MovementStream:
         self._streams = StopStream(*limits), TripStream(*limits, self.min_km)
 
     def add(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return the stops and the trips that end before the last of these rows."""
+        """Add the next rows; return the stops and the trips that end before the last of them."""
         return self._of_runs(self._runs.add(rows))
 
     def finish(self) -> tuple[pa.Table, pa.Table]:
@@ -364,7 +367,7 @@ class FareStream:
         self._runs = _Runs(self.max_gap_s, None)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the fares that end before the last of these rows."""
+        """Add the next rows; return the fares that end before the last of them."""
         return self._fares(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -405,7 +408,7 @@ class SpeedStream:
     _last: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the speeds up to the last of these rows."""
+        """Add the next rows; return the speeds up to the last of them."""
         if not len(rows):
             return SPEEDS.empty_table()
         rows = _appended(self._last, rows, self.max_gap_s)
