@@ -320,7 +320,7 @@ class Solution:
         self._send(answer)
 
     def lend(self, value: Any) -> int:
-        """Return the number under which the solution may call an object."""
+        """Lend an object to the solution, once; return the number under which it may call the object."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self._lent)
             self._lent.append(value)  # a reference, so that no other object gets this id
@@ -591,7 +591,7 @@ class _Server:
         return _Unpickler(self, io.BytesIO(self._pipe.recv_bytes())).load()
 
     def lent(self, kind: str, number: int, *state: Any) -> Any:
-        """Return what stands for an object of the judge."""
+        """Return what stands here for an object of the judge, of a kind and with a number."""
         if kind == "yours":
             return self._objects[number]
         if kind == "here":

@@ -96,7 +96,7 @@ class Testbed:
     # -- for an adapter
 
     def profile(self, phone: str) -> dict[str, Any]:
-        """Return the current profile of a phone: that of its user, and its place (``loc``)."""
+        """Return a phone's profile: its user's, and its place (``loc``), from now on the last reported."""
         profile = dict(self._profiles[phone])
         if self.task.interest.uses_place and (loc := self.lab.devices[phone].loc) is not None:
             profile["loc"] = loc
@@ -149,7 +149,10 @@ class Testbed:
         self._inbox[phone] = [name for name in waiting if name not in best]
 
     def _requested(self, phone: str, chosen: Collection[str] | None) -> set[str]:
-        """Return what the last read of a phone asks for, of what was ``chosen`` so far."""
+        """Add ``chosen`` to what a phone has chosen.
+
+        Return what its last read asks for of it, None: of all.
+        """
         assert self.task.recording is not None
         requested = self.task.recording.requested(self._rows[phone], self.lab.world.now_us)
         names = {self._recorded[item] for item in requested if item in self._recorded}

@@ -173,7 +173,7 @@ class Campaign:
         self._watch_kills()
 
     def _client(self, name: str) -> Client:
-        """Return a client on a new device, with drawn link, token, policies and limits."""
+        """Create a client on a new device, with drawn link, token, policies and limits."""
         draw = self._draw
         device = self.lab.device(name, link=draw.choice(["wifi", "lte", "umts_3g", "edge"]))
         is_short = draw.random() < 0.3
