@@ -636,7 +636,7 @@ class Judgement:
         for tally in self.campaign.work.tallies:
             if any(former == later for former, later in pairwise(tally.notified)):
                 self.problems.append(f"the same aggregates come twice: {tally.notified}")
-            is_over = tally.max_notified is not None or tally.client in self.campaign.expires_us
+            is_over = tally.lost_us is not None or tally.client in self.campaign.expires_us
             if is_over or tally.operation.status != "ok":
                 continue
             predicate, data = Predicate(tally.text or "TRUE"), tally.reader_data[0].data
@@ -673,7 +673,7 @@ class Judgement:
                     self.problems.append(f"{where} shows {shown}")
             reader = window.reader_data[-1]
             is_known = reader.operation is None or reader.operation.status == "ok"
-            is_over = window.max_notified is not None or window.client in self.campaign.expires_us
+            is_over = window.lost_us is not None or window.client in self.campaign.expires_us
             if is_over or not is_known or window.operation.status != "ok":
                 continue
             may_see = {
@@ -832,8 +832,9 @@ def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> I
 def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield notifications that a continuous read lacks, or must not have, by the reader's latest data."""
     where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    if watch.max_notified is not None and len(watch.notified) > watch.max_notified:
-        yield (f"{where}: notified of {watch.notified[watch.max_notified :]} after its device was wiped")
+    lost_us = watch.lost_us
+    if lost_us is not None and any(notified_us > lost_us for notified_us in watch.notified_us):
+        yield f"{where}: notified after its device was wiped at {lost_us} µs: {watch.notified}"
     changes = [change for change in watch.notified if not isinstance(change, dict)]
     is_ended = len(changes) != len(watch.notified)
     if is_ended and watch.client not in campaign.expires_us:
@@ -907,7 +908,7 @@ def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     An application that the cloud has ended or its device has lost shows nothing any more.
     """
     observed = campaign.clients[watch.client].installed.machine
-    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.max_notified is not None
+    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
     if is_over or watch.operation.status != "ok" or observed is None:
         return
     machine = observed.observed
