@@ -141,12 +141,12 @@ class Neighbours:
         self._lab.run(minutes=5)
 
     def record_loss(self, name: str) -> None:
-        """Do not judge the account of a device that was wiped or restored."""
+        """Exclude the account of a device that was wiped or restored from judgement."""
         if name in self._accounts:
             self._accounts[name].is_judged = False
 
     def check_stores(self) -> None:
-        """Check that the apps of each device hold no more committed records than its budget."""
+        """Record the devices whose apps hold more committed records than the device's budget."""
         for name, account in self._accounts.items():
             clients = self._clients[name], account.client, self._thieves[name]
             machines = [client.installed.machine for client in clients]
@@ -212,6 +212,7 @@ class Neighbours:
             yield words if other > first else None
 
     def _deposit(self, name: str) -> None:
+        """Write a record of the bank on a device."""
         self._count += 1
         record = {"v": f"{name} deposit {self._count}"}
         self._accounts[name].client.write(VAULT, self._draw.choice(_KEYS), record)

@@ -105,6 +105,7 @@ class _ClientObserver:
     def _observe_call(
         self, event: Call, effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a call of the application."""
         name, op_id, arguments = event.name, event.op_id, event.named_arguments
         ops = {request["what"]["op"] for request in requests}
         answers = [effect for effect in effects if type(effect) is Complete and effect.op_id == op_id]
@@ -134,6 +135,7 @@ class _ClientObserver:
     def _observe_message(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a message from the service of the device."""
         kind = message["kind"]
         if kind == "forwarded":
             yield from self._observe_notification(message["body"], effects, requests)
@@ -154,6 +156,7 @@ class _ClientObserver:
     def _observe_answer(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for the last answer to a request, which is then no longer pending."""
         op, parts = self._requests.pop(message["id"]), self._parts.pop(message["id"])
         done = [effect for effect in effects if type(effect) is Complete]
         is_repeated = any(request["what"]["op"] == op for request in requests)
@@ -187,6 +190,7 @@ class _ClientObserver:
     def _observe_notification(
         self, body: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a notification from the cloud."""
         is_notified = any(type(effect) is Notify for effect in effects)
         if body["what"] == "life":
             yield "watching: life, registered again" if requests else "watching: life"
@@ -351,6 +355,7 @@ class _ProcessorObserver:
                     yield f"processor: ended, {why}"
 
     def _observe_message(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
+        """Yield the names for a message to a processor."""
         message = event.message
         kind, first = message["kind"], sent[0]["kind"] if sent else None
         if kind == "read":
@@ -407,6 +412,7 @@ class _BackEndObserver:
 
 
 def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
+    """Return the name of what a write came to at the back end; ``is_kept``: its store was written."""
     if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
     outcome = sent[0]
@@ -451,6 +457,7 @@ class _NotificationServerObserver:
         self._sessions |= {message["session"] for message in sent if message["kind"] == "welcome"}
 
     def _observe_message(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
+        """Yield the names for a message to a notification server."""
         if message["kind"] == "hello":
             name = "hello" if message["is_new"] else "heartbeat"
             if "redirect" in kinds:  # a hello or a heartbeat
