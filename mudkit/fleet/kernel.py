@@ -117,6 +117,7 @@ class World(Clock):
         "_addresses",
         "_bill",
         "_carry_out",
+        "_deliver_message",
         "_deliver_now",
         "_failures",
         "_fault_hook",
@@ -545,21 +546,20 @@ class World(Clock):
         self._hand_over: Callable[[Transfer, Link | None], None]
         """Called for a message that has arrived, after all faults."""
         self._hand_over = self._add_to_load if self._has_loads else self._deliver
+        self._deliver_message: Callable[[Transfer, Link | None], None]
+        """Called for a message of a system that has crossed a link, or reached a server."""
+        self._deliver_message = self._hand_over if self._fault_hook is None else self._deliver_through_hook
         self._deliver_now: Callable[[Transfer, Link | None], None]
-        """Called for a message that has crossed a link, or reached a server."""
-        self._deliver_now = self._hand_over if self._fault_hook is None else self._deliver_through_hook
-        if connections is not None:
-            self._deliver_now = self._deliver_over_connections
+        """Called for one of these, or for a way of a handshake."""
+        self._deliver_now = self._deliver_message if connections is None else self._deliver_over_connections
 
     def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
         trip = transfer.message
         if type(trip) is Trip and self.connections is not None:
             self.connections.receive(trip)
-        elif self._fault_hook is None:
-            self._hand_over(transfer, link)
         else:
-            self._deliver_through_hook(transfer, link)
+            self._deliver_message(transfer, link)
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
         """Record a transfer that a cut of its link has ended, and notify its sender."""
@@ -735,8 +735,10 @@ class World(Clock):
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
         target, connections = self.at_address.get(transfer.to), self.connections
         host = None if target is None else target.host
-        if host is None or connections is None or host.link is None or not host.is_online:
+        if host is None or connections is None or not host.is_online:
             self._forward(transfer)
+        elif host.link is None:
+            self._deliver_now(transfer, None)
         elif not host.lets_in and not connections.lets_in(transfer, host):
             self.fail_transfer(transfer, "not let in")
         elif type(transfer.message) is Trip:
