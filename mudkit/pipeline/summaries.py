@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ from mudkit.pipeline.tables import column, read
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import is_trace
-from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.options import Options
 from mudkit.trace.summaries import Keep, Summaries, finished, in_blocks
 from mudkit.units import US_PER_S
 
@@ -72,7 +71,7 @@ class SparkRows:
         return rows
 
     def summarise(self, summaries: Summaries) -> dict[str, pa.Table]:
-        """Return the result of each summary: what tasks tell comes to the driver, and no rows."""
+        """Return the result of each summary by name, computed in tasks; no rows come to the driver."""
         has_blocks = self.has_blocks  # a task cannot have the DataFrame
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +90,7 @@ class SparkRows:
         return {name: start().joined(pa.concat_tables(by_name[name])) for name, start in summaries.items()}
 
     def select(self, keep: Keep) -> SparkRows:
-        """Return the rows that a function keeps, in their order and tasks."""
+        """Return the rows for which ``keep`` returns true, in their order and tasks."""
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -126,7 +125,7 @@ class SparkRows:
         return rows
 
     def forget(self) -> None:
-        """Remove what is kept on disks."""
+        """Remove what is kept on disks; a failure is ignored."""
         with suppress(Exception):  # Java is gone, and what it kept, too
             self.frame.unpersist()
 
@@ -149,6 +148,7 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _packed(table: pa.Table) -> bytes:
+    """Return a table as compressed bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
@@ -156,6 +156,7 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _unpacked(part: pa.Buffer) -> pa.Table:
+    """Return the table that :func:`_packed` packed."""
     with pa.ipc.open_stream(part) as reader:
         return reader.read_all()
 
@@ -207,6 +208,7 @@ def open_rows(
     work : path-like
         Folder for the traces that are made of other sources; this machine and the workers share it.
     options : Options
+        Without effect on a trace folder.
     reads : path-like, optional
         A log of reads; by default those of the trace folder, or derived ones.
     log_options : Options, optional
@@ -258,19 +260,14 @@ def _open_or_ingest(
     table = find_frame(spark, given) if isinstance(given, str) else None
     name: Place | str = str(given) if table is not None else _existing(given)
     if not isinstance(name, str) and is_trace(name):
-        refuse_for_folder(name, **_read_options(options))
         return name, name
     with progress(spark, "reading the trace"):
         ingest(spark, name if table is None else table, at, **vars(options))
     return name, at
 
 
-def _read_options(options: Options) -> dict[str, Any]:
-    """Return the options that shape reads."""
-    return {name: getattr(options, name) for name in ("rule", "box_km", "window_s")}
-
-
 def _existing(given: PlaceLike) -> Place:
+    """Return an existing place; InputMissing, which also mentions tables, if nothing is there."""
     try:
         return existing(given, "trace")
     except InputMissing as error:
@@ -287,5 +284,5 @@ def _existing(given: PlaceLike) -> Place:
 
 
 def _named(spark: SparkSession) -> str:
-    """Return where a session runs."""
+    """Return the master on which a session runs, for messages; a server of Spark Connect has none."""
     return spark.conf.get("spark.master", "") or "a server of Spark Connect"

@@ -159,14 +159,14 @@ class ServedSpool(Spool):
                 self._enqueue(now_us, message)
 
     def remember_finished(self, before: ServedSpool) -> None:
-        """Keep the names of messages in use that the spool before a change of limits finished."""
+        """Keep the names that had finished in the spool ``before``, and those it had and this has not."""
         self._finished = before._finished | (before._known.keys() - self._known.keys())
         self._finished_before, self._forget_us = before._finished_before, before._forget_us
 
     # -- internal
 
     def _mark_on_device(self, identities: Iterable[Hashable]) -> None:
-        """Move messages that wait because they were believed lost to the device."""
+        """Move messages to the device that waited because they were believed lost."""
         for identity in identities:
             message = self._known.get(identity)
             if message is not None and message.place not in (DEVICE, NOWHERE):
@@ -178,7 +178,7 @@ class ServedSpool(Spool):
         return self._is_online or message.rank >= self.interrupt
 
     def _update_limit(self) -> None:
-        """Update the prefetch limit, which the room on the device bounds."""
+        """Set the prefetch limit, which the room on the device bounds."""
         super()._update_limit()
         self._limit = min(self._limit, self._room)
 

@@ -48,7 +48,7 @@ from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
-from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy, check_decision
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import (
@@ -131,7 +131,10 @@ class ReadPath:
         """Reads in order, each with the pending writes that precede it."""
 
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
-        """Answer a read from the local store, or request it."""
+        """Answer a read from the local store, request it, or let it wait for earlier writes and reads.
+
+        Raise MudkitError, without effect, for unusable options or a token known to be refused.
+        """
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         check_options(read)
@@ -211,7 +214,7 @@ class ReadPath:
         now_us: int,
         query: Query,
         read: Read,
-        then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]],
+        then: Callable[[int, ReadAnswer | Exception], Sequence[Effect]],
     ) -> Sequence[Effect]:
         """Answer a query, as a read would be, to a function in place of a caller."""
         try:
@@ -272,25 +275,16 @@ class ReadPath:
 
         Without a policy's decision the utility decides; what the store cannot answer is requested in any
         case. Pending writes alone are the latest version, whatever a policy says. Without a network the
-        read's ``offline`` decides about what would be requested.
+        read's ``offline`` decides about what would be requested. If the policy or the utility fails, so does
+        the read: nothing waits for it any more.
         """
-        query = pending.query
         cached = self._find_local(now_us, pending)
         if cached is not None and cached.is_pending:
             return self._complete_locally(now_us, pending, cached)
-        decided: str | None = None
-        if self._policy is not None:
-            decided = self._policy.decide(
-                query,
-                {**self.context, "now_us": now_us},
-                self._cache.cached_answers(now_us, self.context),
-            )
-        if decided is None:
-            quality = None if cached is None else cached.quality
-            seen = self.utility_in_context(now_us, query)
-            decided = self._planner.choose_source(now_us, query.table, seen, quality)
-            if decided == "remote":
-                pending = self._find_covered(now_us, pending)
+        try:
+            decided, pending = self._decide(now_us, pending, cached)
+        except Exception as error:
+            return self._fail(now_us, pending, error)
         if decided == "local" and cached is not None:
             return self._complete_locally(now_us, pending, cached)
         if self._connection.is_up or pending.offline == "wait":
@@ -300,6 +294,24 @@ class ReadPath:
         if cached is None:
             return self._request_answer(now_us, pending)  # only the cloud can answer it
         return self._complete_locally(now_us, pending, cached)
+
+    def _decide(
+        self, now_us: int, pending: PendingRead, cached: CachedAnswer | None
+    ) -> tuple[str, PendingRead]:
+        """Return where to answer a read by the policy or else the utility; with what is covered of it."""
+        query = pending.query
+        decided: str | None = None
+        if self._policy is not None:
+            context = {**self.context, "now_us": now_us}
+            cached_answers = self._cache.cached_answers(now_us, self.context)
+            decided = check_decision(self._policy, self._policy.decide(query, context, cached_answers))
+        if decided is None:
+            quality = None if cached is None else cached.quality
+            seen = self.utility_in_context(now_us, query)
+            decided = self._planner.choose_source(now_us, query.table, seen, quality)
+            if decided == "remote":
+                pending = self._find_covered(now_us, pending)
+        return decided, pending
 
     def _find_covered(self, now_us: int, pending: PendingRead) -> PendingRead:
         """Return a read with what an answer on the device covers of it, if it pays to request the rest alone.
@@ -323,7 +335,7 @@ class ReadPath:
         return replace(pending, covered=covered)
 
     def utility_in_context(self, now_us: int, query: Query) -> Utility | None:
-        """Return the utility of a query, whose plans show it the query and the context; None: it has none."""
+        """Return the utility of a query, bound to the query and the context of now; None: it has none."""
         if query.utility is None:
             return None
         context = {**self.context, "now_us": now_us, "network": self._planner.network_now()}
@@ -345,15 +357,21 @@ class ReadPath:
         )
         return self._fail(now_us, pending, error)
 
-    def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
-        """Complete a read with an error, and continue what waited for it."""
+    def _fail(self, now_us: int, pending: PendingRead, error: Exception) -> Sequence[Effect]:
+        """Complete a read with an error, or pass it to the read's function ``then``.
+
+        What waited for the read continues. A prefetch has neither caller nor function: no effect.
+        """
         if pending.then is not None:
             return pending.then(now_us, error)
         failed = [] if pending.op_id is None else [Complete(pending.op_id, error=error)]
         return [*failed, *self._resume_waiting(now_us, pending)]
 
     def await_network(self) -> Sequence[Effect]:
-        """Allow reads in flight a moment after the network was lost: another one may take its place."""
+        """Set the timer that ends reads without a network, if any does not wait for one.
+
+        Until then another network may take the place of the lost one.
+        """
         is_any = any(pending.offline != "wait" for _, pending in self._connection.pending_reads())
         return (SetTimer(OFFLINE, _CHANGE_US),) if is_any else ()
 
@@ -376,7 +394,7 @@ class ReadPath:
         return effects
 
     def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
-        """Complete the read of a call without an answer, if it waits for the cloud, or for earlier writes."""
+        """Complete the read of a call with OperationCancelled; empty: none of this call waits."""
         for ask, pending in self._connection.pending_reads():
             if pending.op_id == op_id:
                 settled = self._connection.settle_request(now_us, ask)
@@ -454,7 +472,11 @@ class ReadPath:
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the complete answer of the cloud: store the versions, and complete the read."""
+        """Process the complete answer of the cloud: store the versions, and complete the read.
+
+        The read fails with the answer's error. It is requested again if parts are missing, or are of another
+        table.
+        """
         error = error_in(last)
         if error is not None:
             return self._fail(now_us, pending, decode_error(error))
@@ -551,7 +573,7 @@ class ReadPath:
     def _complete_aggregates(
         self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
     ) -> Sequence[Effect]:
-        """Answer a read of aggregates, which is never committed_wio."""
+        """Complete a read of aggregates with its parts combined; request it again if one is malformed."""
         states = [part.state for part in parts if part.state is not UNSET]
         if not all(aggregates.is_state(state) for state in states):
             return self._request_answer(now_us, pending)
@@ -590,7 +612,10 @@ class ReadPath:
         *,
         is_complete: bool = True,
     ) -> Sequence[Effect]:
-        """Complete a read with versions, and continue what waited for it."""
+        """Complete a read with versions, or pass these to its function ``then``.
+
+        What waited for the read continues. A prefetch has neither caller nor function: no effect.
+        """
         if pending.then is not None:
             return pending.then(now_us, ReadAnswer(versions, remote, is_complete))
         if pending.op_id is None:
@@ -673,7 +698,10 @@ class Prefetching:
         """Ordered by the time of the last read."""
 
     def record_read(self, now_us: int, read: Read) -> None:
-        """Count a read as a habit, unless only the cloud can answer it."""
+        """Count a read as a habit; only the last habits are kept.
+
+        No effect for a read that only the cloud can answer.
+        """
         if read.aggregate is not None or tables_of(read.predicate):
             return
         query = query_of(read)
@@ -683,7 +711,10 @@ class Prefetching:
         self._habits = [*(other for other in self._habits if other is not habit), habit][-_MAX_HABITS:]
 
     def prefetch(self, now_us: int, context: Fields) -> Sequence[Effect]:
-        """Fetch the queries that the policy selects, and set the timer of the next decision."""
+        """Request the queries that the policy selects, and set the timer of the next decision.
+
+        Without a link nothing is done, and no timer set.
+        """
         if self._planner.remote_plan(now_us, "").source != "remote":
             return ()  # until there is a link
         expected = [self._estimate(now_us, habit) for habit in self._habits if habit.times > 1]
