@@ -242,7 +242,10 @@ def _gap_km(one: Place, other: Place) -> float:
 
 
 def _check_areas(template: str, given: Mapping[str, Any], other: Summary | Mapping[str, Any]) -> None:
-    """Refuse traces of different areas; a sample of the rows decides, unless its boxes lie apart."""
+    """Raise TraceContentError if two traces are of different areas; nothing for one file, or without a trace.
+
+    A sample of the rows decides, unless its boxes lie apart.
+    """
     theirs = other.manifest.get("parameters", {}) if isinstance(other, Summary) else other
     traces = [str(values.get("trace") or "") for values in (given, theirs)]
     if not all(traces) or len({Path(trace).expanduser().resolve() for trace in traces}) == 1:
@@ -258,7 +261,7 @@ def _check_areas(template: str, given: Mapping[str, Any], other: Summary | Mappi
 
 
 def refuse_far(one: Place, other: Place) -> None:
-    """Raise an error if two traces are of different areas."""
+    """Raise TraceContentError if two traces are of different areas."""
     gap_km = _gap_km(one, other)
     if gap_km > MAX_APART_KM:
         raise TraceContentError(
@@ -282,6 +285,7 @@ def _place_of(template: str, given: Mapping[str, Any], is_whole: bool) -> Place 
 
 
 def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield latitudes and longitudes of the positions of a trace folder, thinned."""
     parts = table_files(path, "positions")
     for batch in dataset(parts, POSITIONS).to_batches(columns=["lat", "lon"]) if parts else ():
         yield _thinned(batch)
@@ -290,6 +294,7 @@ def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDA
 def _file_places(
     values: Mapping[str, Any], is_whole: bool
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield latitudes and longitudes of a source, thinned; not whole: of the first rows of some files."""
     plan = file_options("trace", values).plan(existing(values["trace"], "trace"))
     parts = plan.source.files()
     for file in parts if is_whole else parts[:: -(-len(parts) // _SAMPLED_FILES)]:
@@ -299,6 +304,7 @@ def _file_places(
 
 
 def _thinned(table: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return latitudes and longitudes of evenly spaced rows, at most ``_BATCH_PLACES``."""
     every = -(-len(table) // _BATCH_PLACES) or 1
     lat, lon = (np.asarray(table[name].to_numpy(zero_copy_only=False))[::every] for name in ("lat", "lon"))
     return lat, lon

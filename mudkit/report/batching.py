@@ -165,6 +165,7 @@ class WriteStudy:
         ]
 
     def _row(self, minutes: float) -> pd.Series:
+        """Return the row of the policies with this fixed delay."""
         return self.policies[self.policies["minutes"] == minutes].iloc[0]
 
     def _stale(self, row: pd.Series) -> str:
@@ -240,7 +241,7 @@ class _EveryNth:
     n: int
 
     def holds(self, reads: pa.Table) -> NDArray[np.bool_]:
-        """Check which reads are chosen."""
+        """Return a mask of the reads that are chosen."""
         chosen: NDArray[np.bool_] = read_ids(reads).astype(np.uint64) % np.uint64(self.n) == 0
         return chosen
 
@@ -254,7 +255,7 @@ def _judged(source: TraceSource) -> pa.Table:
 
 @contextmanager
 def _open_writes(source: TraceSource) -> Iterator[Writers]:
-    """Find the first read of each write: in memory, or on Spark."""
+    """Open a context with the first read of each write: in memory, or on Spark."""
     if isinstance(source.positions, pa.Table):
         yield LocalWriters(Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads)))
         return
@@ -266,7 +267,7 @@ def _open_writes(source: TraceSource) -> Iterator[Writers]:
 
 
 def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:
-    """Measure a delay: shares with their intervals; those of sending at once need none."""
+    """Measure a delay, and return its row: shares with intervals; those of sending at once need none."""
     shown: dict[str, Interval] = {
         "message_share": search.share_of_writes(replayed.messages),
         "point_share": search.share_of_writes(replayed.points),
@@ -281,6 +282,7 @@ def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:
 
 
 def _delay(minutes: float) -> str:
+    """Return a delay in words; NaN is the learnt one."""
     if np.isnan(minutes):
         return _LEARNT
     return f"wait {words.duration(60 * minutes)}" if minutes else "at once"

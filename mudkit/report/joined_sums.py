@@ -121,6 +121,7 @@ class BlockSummary:
         return Groups(partial(self._of_piece, setup), keys, self.values)
 
     def _of_piece(self, setup: Setup, piece: Piece) -> pa.Table:
+        """Compute the table of one block of time, in a task of Spark."""
         rows = piece.table.slice(piece.begin)
         return self.function(setup, setup.block(rows)) if len(rows) else self.columns.empty_table()
 
@@ -169,14 +170,18 @@ class JoinedSums:
         return costs
 
     def need(self, combinations: Iterable[Combination]) -> None:
-        """Ask for the sums of several combinations at once."""
+        """Ask for the sums of several combinations at once, before :meth:`sums` is called for each.
+
+        In :meth:`together` on Spark, those that are not known are noted and Lacking is raised; otherwise no
+        effect.
+        """
         if self._lacking is not None:
             questions = (Question("sums", of) for of in combinations)
             self._lacking |= dict.fromkeys(question for question in questions if question not in self._known)
-            self.settle()
+            self.raise_if_lacking()
 
-    def settle(self) -> None:
-        """Stop here if something that was asked for is not known yet."""
+    def raise_if_lacking(self) -> None:
+        """Raise Lacking if something that was asked for in this pass is not known yet."""
         if self._lacking:
             raise Lacking
 
@@ -189,7 +194,7 @@ class JoinedSums:
             return [function() for function in functions]
         if self._lacking is not None:
             results = _call(functions)
-            self.settle()
+            self.raise_if_lacking()
             return results
         while True:
             self._lacking = {}
@@ -213,21 +218,25 @@ class JoinedSums:
 
     @cached_property
     def _whole(self) -> Block:
+        """All positions of a trace in memory as one block."""
         return Block(Messages(self.source.positions))
 
     @cached_property
     def _blocks(self) -> Distributed:
+        """Positions on Spark, divided into blocks of time, each with what comes after it."""
         rows: Distributed = self.source.positions
         return rows.by_time(self._setup.edges_us, self._longest_s * US_PER_S)
 
     @cached_property
     def _setup(self) -> Setup:
+        """Time zone, edges and half of the devices (by a checksum of names), which all blocks need."""
         names = self.source.devices
         drawn = np.argsort([zlib.crc32(name.encode()) for name in names])
         half = pa.array(names, pa.string()).take(pa.array(np.sort(drawn[: (len(names) + 1) // 2])))
         return Setup(self.source.tz, _edges_us(self.source), half)
 
     def _answer(self, question: Question) -> Any:
+        """Return an answer that is known, or compute it; while questions are collected raise Lacking."""
         if question not in self._known:
             if self._lacking is not None:
                 self._lacking[question] = None
@@ -236,7 +245,7 @@ class JoinedSums:
         return self._known[question]
 
     def _compute(self, questions: Sequence[Question]) -> None:
-        """Answer questions in one pass over the rows."""
+        """Answer questions in one pass over the rows, and keep the answers."""
         counted = [question for question in questions if question.kind != "costs"]
         costly = [question for question in questions if question.kind == "costs"]
         summaries: dict[str, BlockSummary] = {}
@@ -256,7 +265,7 @@ class JoinedSums:
 
 
 def _call(functions: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Call all functions, also those after one that lacks something."""
+    """Call all functions, and return the results of those that lack nothing."""
     results = []
     for function in functions:
         with suppress(Lacking):
@@ -328,6 +337,7 @@ def _parts(
 
 
 def _by_day(messages: Messages, of: Combination, tz: str) -> Iterator[tuple[int, Block]]:
+    """Yield the local days of messages, each with the block of its messages."""
     day = _begin_days(messages, of, tz)
     for number in np.unique(day).tolist():
         yield number, Block(messages.take(day == number))
@@ -345,6 +355,7 @@ def _counts_of(sums: Sums) -> list[tuple[int, Any, Any]]:
 
 
 def _listed(what: int, counts: NDArray[np.int64]) -> list[tuple[int, Any, Any]]:
+    """Return keys and counts that are not 0, as a part of a table."""
     keys = np.flatnonzero(counts)
     return [(what, keys, counts[keys])]
 

@@ -129,7 +129,10 @@ def _existing(given: str, what: str) -> Place:
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
-    """Check logs and a sample of the files of a trace, before Spark or a kernel starts."""
+    """Read logs, or a sample of the files of a trace, and raise an error if they are no such files.
+
+    It runs before Spark or a kernel starts.
+    """
     if template == "prefetch_sizing" and parameters["arrivals"]:
         from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 
@@ -339,6 +342,7 @@ def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) ->
 
 
 def _range(field: FieldInfo) -> str:
+    """Return the limits of a number in words, with a space before; empty without any."""
     limits = {
         key: getattr(rule, key)
         for rule in field.metadata
@@ -351,12 +355,14 @@ def _range(field: FieldInfo) -> str:
 
 
 def _shown(value: Any, key: str) -> str:
+    """Return a refused value, or the refused entry of a mapping, with its type."""
     if isinstance(value, dict):
         value = value.get(key)
     return f"{value!r} ({type(value).__name__})"
 
 
 def _schema(template: str) -> type[Parameters]:
+    """Return the parameters' model of a report; raise ParameterError with what is near."""
     if template not in TEMPLATES:
         raise ParameterError(
             "There is no such report.",

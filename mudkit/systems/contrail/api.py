@@ -407,7 +407,7 @@ class Port(OnHost):
         self.installed.call(messages.Listen(self.name))
 
     def _confirm_result(self, operation: Operation) -> None:
-        """Confirm the items that a call has returned."""
+        """Confirm the items that a call has returned, so that they are deleted; none if it failed."""
         try:
             received = operation.result()
         except Exception:  # reported to the caller of the operation
@@ -530,7 +530,7 @@ class Module(OnHost):
             renewal,
         )
         self.device = device
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME, lambda ports: ModuleMachine(ports, self._settings), name=PORT, watch=("loc",)
         )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias,
 from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import FieldsWithId
 from mudkit.errors import AccessDenied, ParameterError, brief
-from mudkit.events import DEFAULT_TIMEOUT_S, Host, Operation
+from mudkit.events import DEFAULT_TIMEOUT_S, Host, Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
@@ -143,7 +143,7 @@ class Client(OnHost):
             cloud.keep_deleted_us,
         )
         policies = (read_policy, write_policy, prefetch_policy)
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME,
             lambda ports: ClientMachine(ports, settings),
             name=f"{PORT}-{app}",
@@ -838,7 +838,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
 
 
 def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None) -> None:
-    """Raise ParameterError for an option that a continuous read does not have."""
+    """Raise ParameterError if an option is given (not None): a continuous read does not have it."""
     if value is not None:
         raise ParameterError(
             f"A continuous read has no {name}.",

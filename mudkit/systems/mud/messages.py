@@ -293,7 +293,7 @@ class Row(Struct, frozen=True):
     may_write: SentPredicate | UnsetType = UNSET
 
 
-# -- clients to gateways
+# -- services to gateways
 
 
 class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
@@ -445,8 +445,9 @@ class IdentifiedRequest(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
-    """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token.
+    """Client to gateway, by its device's service: one request, retransmitted until it is answered.
 
+    ``token`` None: no token.
     ``log_incarnation`` is the last one of the back end's log that the client knows; absent: the first.
     """
 
@@ -458,7 +459,7 @@ class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
-    """Client to gateway: several requests at once, each as in :class:`Ask`."""
+    """Client to gateway, by its device's service: several requests at once, each as in :class:`Ask`."""
 
     client: Endpoint
     token: str | None
@@ -779,7 +780,7 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
 
 
 class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
-    """Gateway to client: the same; ``place`` is the partition."""
+    """Gateway to client: a :class:`Part` of the answer to a read; ``place`` is the partition."""
 
     place: Count
 
@@ -804,7 +805,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
 class PlacedContinuousReadAck(
     ContinuousReadAck, frozen=True, tag_field="kind", tag="registered", kw_only=True
 ):
-    """Gateway to client: the same; ``place`` is the processor."""
+    """Gateway to client: a :class:`ContinuousReadAck`; ``place`` is the processor that sent it."""
 
     place: Name
 
@@ -857,7 +858,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Notification server to client: the session, which is also the name of its stream.
+    """Notification server to service: the session, which is also the name of its stream.
 
     ``incarnation`` and ``seq`` are those of the hello.
     """
@@ -868,9 +869,9 @@ class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
 
 
 class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Notification server to client: request for a hello with a nonce.
+    """Notification server to service: request for a hello with a nonce.
 
-    Sent at a start of the server, and after a hello of another start of the client, which may be a late copy.
+    Sent at a start of the server, and after a hello of another start of the device, which may be a late copy.
     """
 
     endpoint: Endpoint
@@ -878,7 +879,7 @@ class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
 
 
 class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
-    """Notification server to client: the address of the responsible server."""
+    """Notification server to service: the address of the responsible server."""
 
     to: Name
 
@@ -908,7 +909,7 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
-    """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
+    """Processor to notification server to device: a change, aggregates, the end of synchronisation or read.
 
     ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
     ``lsn`` comes with a change; None: the record existed before the registration. ``also`` comes with the
@@ -940,7 +941,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
 
 
 class NewGeneration(Struct, frozen=True, tag_field="what", tag="life"):
-    """Processor to notification server to client: its generation, after a start."""
+    """Processor to notification server to devices: its generation, after a start."""
 
     processor: Name
     generation: Count = field(name="life")
@@ -972,7 +973,7 @@ class PolicyUpdate(Struct, frozen=True, tag_field="what", tag="policy", kw_only=
 
 
 class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
-    """Notification server to client: a policy of a kind for an app."""
+    """Notification server to service: a policy of a kind for an app."""
 
     app: str
     policy: str
@@ -983,9 +984,9 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
 
 
 class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost.
+    """Processor to notification server: last known address of a device whose session the server has lost.
 
-    ``is_proven``: the client has registered with a token.
+    ``is_proven``: the app has registered with a token.
     """
 
     endpoint: Endpoint
@@ -994,7 +995,7 @@ class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
 
 
 Notification: TypeAlias = Tell | NewGeneration | Policy
-"""Body of the stream from a notification server to a client."""
+"""Body of the stream from a notification server to a device's service."""
 ServerNotification: TypeAlias = Tell | NewGeneration | Whereabouts | PolicyUpdate
 """Body of the stream from a processor (or of the generator: PolicyUpdate) to a notification server."""
 
@@ -1008,14 +1009,14 @@ class PoliciesFollow(Struct, frozen=True, tag_field="kind", tag="followed"):
 
 
 class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
-    """Notification server to processor: a session has ended; with ``endpoint``: it is not this client's."""
+    """Notification server to processor: a session has ended; with ``endpoint``: it is not this app's."""
 
     session: Name
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class ClientMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
-    """Notification server to processor: new address of a session's client; sent back to acknowledge it."""
+class DeviceMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Notification server to processor: new address of a session's device; sent back to acknowledge it."""
 
     session: Name
     endpoint: Endpoint
@@ -1036,7 +1037,7 @@ class Vacated(Struct, frozen=True, tag_field="kind", tag="vacated"):
 
 # -- accepted messages, by receiver and sender
 
-CLIENT_FROM_GATEWAY: Final = Accepts[
+SERVICE_FROM_GATEWAY: Final = Accepts[
     PlacedPart
     | PlacedContinuousReadAck
     | RequestRefused
@@ -1053,10 +1054,10 @@ CLIENT_FROM_GATEWAY: Final = Accepts[
     Administered,
     LogRestarted,
 )
-CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
+SERVICE_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
-GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
+GATEWAY_FROM_SERVICE: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
 GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
     Described, Administered, WriteOutcome, Part, LogRestarted
 )
@@ -1065,8 +1066,8 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | ReaderDataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, ReaderDataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | ClientMoved | StreamAck](
-    SessionGone, ClientMoved, StreamAck
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | DeviceMoved | StreamAck](
+    SessionGone, DeviceMoved, StreamAck
 )
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
@@ -1075,10 +1076,10 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
     PartitionRead, RoutedWrite, FollowLog, LogAck
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | LogAck](PartitionRead, FollowLog, LogAck)
-NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
+NOTIFICATION_SERVER_FROM_SERVICE: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
 NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[
-    PoliciesFollow | ClientMoved | StreamItem[ServerNotification]
-](PoliciesFollow, ClientMoved, StreamItem[ServerNotification])
+    PoliciesFollow | DeviceMoved | StreamItem[ServerNotification]
+](PoliciesFollow, DeviceMoved, StreamItem[ServerNotification])
 """From processors and the generator."""
 NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck](PoliciesRequest, StreamAck)

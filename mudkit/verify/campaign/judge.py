@@ -12,7 +12,7 @@ from typing import Any, Final
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud import Conflict
+from mudkit.systems.mud import Change, Conflict
 from mudkit.systems.mud.messages import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
@@ -632,7 +632,7 @@ class Judgement:
         for tally in self.campaign.work.tallies:
             if any(former == later for former, later in pairwise(tally.notified)):
                 self.problems.append(f"the same aggregates come twice: {tally.notified}")
-            is_over = tally.max_notified is not None or tally.client in self.campaign.expires_us
+            is_over = tally.lost_us is not None or tally.client in self.campaign.expires_us
             if is_over or tally.operation.status != "ok":
                 continue
             predicate, data = Predicate(tally.text or "TRUE"), tally.reader_data[0].data
@@ -669,7 +669,7 @@ class Judgement:
                     self.problems.append(f"{where} shows {shown}")
             reader = window.reader_data[-1]
             is_known = reader.operation is None or reader.operation.status == "ok"
-            is_over = window.max_notified is not None or window.client in self.campaign.expires_us
+            is_over = window.lost_us is not None or window.client in self.campaign.expires_us
             if is_over or not is_known or window.operation.status != "ok":
                 continue
             may_see = {
@@ -709,20 +709,27 @@ class Judgement:
         """Check that versions ascend, and that no notification follows the end.
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
-        kind of change. What follows a pending change may be what was there before.
+        kind of change; in the table that is altered also with other columns than a device knew. After a
+        pending change, what was there before may follow.
         """
-        last: dict[str, tuple[int, str]] = {}
+        last: dict[str, Change] = {}
         for place, change in enumerate(watch.notified):
             if isinstance(change, dict):
                 if place != len(watch.notified) - 1:
                     self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
-            version, kind = last.get(change.key, (0, ""))
-            if place in watch.corrections and change.version <= version:
-                continue
-            if change.version < version or (change.version == version and change.kind == kind):
-                self.problems.append(f"a continuous read was notified of {change} after version {version}")
-            last[change.key] = change.version, change.kind
+            before = last.get(change.key)
+            if before is not None:
+                if place in watch.corrections and change.version <= before.version:
+                    continue
+                is_same = change.kind == before.kind and (
+                    watch.table != SIDE or change.record == before.record
+                )
+                if change.version < before.version or (change.version == before.version and is_same):
+                    self.problems.append(
+                        f"a continuous read was notified of {change} after version {before.version}"
+                    )
+            last[change.key] = change
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""
@@ -810,8 +817,9 @@ def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> I
 def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield notifications that a continuous read lacks, or must not have, by the reader's latest data."""
     where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    if watch.max_notified is not None and len(watch.notified) > watch.max_notified:
-        yield (f"{where}: notified of {watch.notified[watch.max_notified :]} after its device was wiped")
+    lost_us = watch.lost_us
+    if lost_us is not None and any(notified_us > lost_us for notified_us in watch.notified_us):
+        yield f"{where}: notified after its device was wiped at {lost_us} µs: {watch.notified}"
     changes = [change for change in watch.notified if not isinstance(change, dict)]
     is_ended = len(changes) != len(watch.notified)
     if is_ended and watch.client not in campaign.expires_us:
@@ -885,7 +893,7 @@ def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     An application that the cloud has ended or its device has lost shows nothing any more.
     """
     observed = campaign.clients[watch.client].installed.machine
-    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.max_notified is not None
+    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
     if is_over or watch.operation.status != "ok" or observed is None:
         return
     machine = observed.observed

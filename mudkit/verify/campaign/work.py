@@ -84,8 +84,8 @@ class Watch:
     """Records of which it had been notified when it heard this first."""
     synced_us: list[int] = field(default_factory=list)
     """Times at which it heard this."""
-    max_notified: int | None = None
-    """Number of notifications when its device was wiped: none may follow."""
+    lost_us: int | None = None
+    """Time at which its device was wiped: no later notification may follow."""
     is_restored: bool = False
     """True on a restored device, where later notifications are not judged."""
     record: Callable[[Any], None] | None = None
@@ -254,8 +254,8 @@ class Work:
         for watch in (*self.watches, *self.tallies, *self.windows):
             if watch.client == name:
                 watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
-                if watch.max_notified is None:
-                    watch.max_notified = len(watch.notified)
+                if watch.lost_us is None:
+                    watch.lost_us = self._now_us()
 
     def ship(self) -> None:
         """Ship a policy, sometimes one that is older than another."""
@@ -408,7 +408,7 @@ class Work:
         watches = {
             watch.operation.result(): watch
             for watch in (*self.watches, *self.tallies, *self.windows)
-            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
+            if watch.client == name and watch.operation.status == "ok" and watch.lost_us is None
         }
 
         def listen(listing: Any) -> None:

@@ -174,7 +174,10 @@ class ContinuousReads:
         return handle in self._states.active
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
-        """Store a continuous read, and register it if there is a session; its call is completed later."""
+        """Store a continuous read, and register it if there is a session; the answer completes the call.
+
+        Raise ParameterError, without effect, for an unusable option.
+        """
         sync = operation.sync_timestamp
         if sync is not None and sync < 0:
             expected = "seconds since the beginning of the lab, 0 or more; None for no existing records"
@@ -231,7 +234,8 @@ class ContinuousReads:
     def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
         """Emit what waits for the callback of a read, which is registered now; resume it if it was paused.
 
-        ``is_afresh``: what waits is dropped, and the call completes with the records that the read has.
+        ``is_afresh``: what waits is dropped, and the call completes with the records that the read has. If
+        the application has ended since its call, all waits on.
         """
         read = self._states.untold.get(operation.handle) or self._states.find(operation.handle)
         if not read.stored.has_listener:
@@ -241,10 +245,11 @@ class ContinuousReads:
         if operation.is_afresh and self.has_read(operation.handle):
             self._notices.delete_waiting(read)
             result = self.snapshot(now_us, operation.handle)
-        return [*self._release_waiting(now_us, read), *self._delivery.show_own(read), Complete(op_id, result)]
+        released = self._release_waiting(now_us, read) if self._notices.is_heard(read) else ()
+        return [*released, *self._delivery.show_own(read), Complete(op_id, result)]
 
     def await_synced(self, op_id: int, operation: AwaitSynced) -> Sequence[Effect]:
-        """Complete a call when all existing records that a read asked for have been delivered."""
+        """Complete a call at once, or when all existing records that a read asked for have been delivered."""
         read = self._states.find(operation.handle)
         read.awaiting.append(op_id)
         return read.complete_awaiting()
@@ -266,7 +271,10 @@ class ContinuousReads:
         return [*shown, *self._registrations.update(now_us, op_id, read)]
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
-        """End a continuous read, and complete the call that began it."""
+        """End a continuous read at the processors, delete what is stored of it, and complete the call.
+
+        Notifications that wait for its callback are deleted. Raise ParameterError if there is no such read.
+        """
         if operation.handle in self._states.untold:
             self._notices.delete_waiting(self._states.untold[operation.handle])
             self._states.forget_ended(operation.handle)
@@ -286,14 +294,17 @@ class ContinuousReads:
         return [*effects, *read.complete_begin(), *self._end_session_unless_used(now_us)]
 
     def attach(self) -> Sequence[Effect]:
-        """Report to the service of the device what the notification server has to know of this app."""
+        """Report to the service what it and the notification server have to know of this app."""
         connection = self._connection
         policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
         attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
         return (Send(SERVICE, attach),)
 
     def receive_session(self, now_us: int, state: SessionState) -> Sequence[Effect]:
-        """Register everything again in a new session; without a greeting, no read is live."""
+        """Use the session of the device: in a new one, register all reads again.
+
+        In a known one, reads that lack nothing become live. Without a session or a greeting, no read is live.
+        """
         registrations = self._registrations
         if state.session is None or not state.is_greeted:
             self.end_greeting(now_us)
@@ -318,9 +329,9 @@ class ContinuousReads:
                         slot.accept(body.document)
                 return self.attach()
             case NewGeneration():
-                return self._note_generation(now_us, body.processor, body.generation)
+                return self._record_generation(now_us, body.processor, body.generation)
             case Tell():
-                noted = self._note_generation(now_us, body.processor, body.generation)
+                noted = self._record_generation(now_us, body.processor, body.generation)
                 return [*noted, *self._receive_change(now_us, body)]
 
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
@@ -409,13 +420,13 @@ class ContinuousReads:
         return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
 
     def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
-        """Report to the service if the notification server has nothing more to send."""
+        """Report to the service that this app has nothing to be notified of; no effect if it has."""
         if self._is_notified:
             return ()
         self.end_greeting(now_us)
         return self.attach()
 
-    def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
+    def _record_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
         """Note a newer generation of a processor, and register again the reads of its former ones."""
         if generation <= self._generations.get(processor, 0):
             return ()
@@ -456,7 +467,7 @@ class ContinuousReads:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
-                registrations.note_first_change(read, body, body.lsn)
+                registrations.record_first_change(read, body, body.lsn)
                 stored.advance(processor, body.lsn, body.log_incarnation)
             changes = [body.change] if body.also is UNSET else [body.change, body.also]
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
@@ -489,13 +500,18 @@ class ContinuousReads:
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         for change in changes:
-            self._hold(now_us, read.stored, body, change)
+            self._store_delivered(now_us, read.stored, body, change)
         return self._delivery.deliver(
             read, changes, is_same_log=is_same_log, log_incarnation=body.log_incarnation or ""
         )
 
-    def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
-        """Store a delivered version in the local store; remove one that does not belong to the read any more.
+    def _store_delivered(
+        self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead
+    ) -> None:
+        """Store a delivered version in the local store, and up to where the partition was seen.
+
+        A held version that is older is evicted instead if the record has left the read, or the change has
+        only the read's columns. No effect for a change of a former incarnation of the log.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """

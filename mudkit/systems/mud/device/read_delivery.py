@@ -29,7 +29,7 @@ class ReadDelivery:
         is_same_log: bool = True,
         log_incarnation: str = "",
     ) -> Sequence[Effect]:
-        """Note which versions a read has of some records, and notify its listener.
+        """Store which versions a read has of some records now, and notify its listener of the changes.
 
         They are of an incarnation of the log; ``is_same_log``: the one in which their processor was last
         heard of.
@@ -69,14 +69,14 @@ class ReadDelivery:
         return [effect for read in self._states.of_table(name) for effect in self._show_own(read, key)]
 
     def show_outcome(self, write: PendingWrite, version: int | None) -> Sequence[Effect]:
-        """Show what the store has made of a write: a version; None: nothing."""
+        """Show in the reads of its table what became of an own write: a version; None: no version."""
         effects: list[Effect] = []
         for read in self._states.of_table(write.name):
             effects += self._show_own(read, write.key, None if version is None else (write, version))
         return effects
 
     def show_own(self, read: StartedRead) -> Sequence[Effect]:
-        """Show what all pending writes are to a read, which could not be told before or judges others now."""
+        """Show what own writes are to a read now: it could not know before, or judges them otherwise."""
         if not isinstance(read.records, ReadRecords):
             return ()
         keys = read.records.own_keys() | set(self._local.pending_keys(read.stored.name))
@@ -85,12 +85,15 @@ class ReadDelivery:
     def _show_own(
         self, read: StartedRead, key: str, outcome: tuple[PendingWrite, int] | None = None
     ) -> Sequence[Effect]:
-        """Show what own writes make of a record; a read whose callback is awaited by too much, shows it then.
+        """Show what own writes make of a record in a read; ``outcome`` is a decided write and its version.
 
-        ``outcome`` is a write of it that the store has decided, with its version.
+        No effect for aggregates and windows, nor for reads that are paused or have ended. While too many
+        changes wait for its callback, a read shows nothing: it does once it has one.
         """
         stored, records = read.stored, read.records
-        if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:
+        if stored.aggregate is not None or not isinstance(records, ReadRecords):
+            return ()
+        if stored.is_paused or stored.ended is not None:
             return ()
         if not self._notices.is_heard(read) and stored.has_listener and self._notices.is_full(read):
             return ()

@@ -168,14 +168,14 @@ class BackEnd:
         return [*self._handle(now_us, event), *self._collect_tombstones(now_us)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Handle an event, as listed above."""
+        """Handle an event by the rules of the module."""
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
-                begun = self._begin_anew(now_us) if self._was_wiped(source, message) else ()
+                begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
                 return self._push(now_us, self._acked_lsns)
@@ -194,8 +194,11 @@ class BackEnd:
         knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
         return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
 
-    def _begin_anew(self, now_us: int) -> Sequence[Effect]:
-        """Name this incarnation of the log, so that it is not taken for the first one that others know."""
+    def _begin_own_lineage(self, now_us: int) -> Sequence[Effect]:
+        """Begin the lineage with a new incarnation, durably, and ask all followers for their positions.
+
+        A wiped store is not taken for the first incarnation, which others know.
+        """
         self._lineage = continue_lineage({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
         self._acked_lsns = dict.fromkeys(self._acked_lsns, _UNKNOWN)
@@ -266,7 +269,11 @@ class BackEnd:
     # -- writes
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
-        """Apply a write at its first arrival; send its stored outcome, and the new entry to followers."""
+        """Apply a write at its first arrival; send its stored outcome, and the new entry to followers.
+
+        Without effect, and without an answer, if the write that it follows is not decided yet. Errors that a
+        later copy may not have (an expired token, a result that was acknowledged) are not stored.
+        """
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
         results_key = _results_key(write.incarnation, writer)
@@ -284,9 +291,9 @@ class BackEnd:
                 return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            result = replace(self._decide(now_us, based), absorbed=write.absorbed)
+            result = replace(self._apply_write(now_us, based), absorbed=write.absorbed)
             if not first:
-                self._begin_incarnation(writer, write.incarnation)
+                self._add_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
             results = {number: stored for number, stored in known.items() if int(number) >= first}
             results[str(write.number)] = result
@@ -298,8 +305,11 @@ class BackEnd:
             return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
         return (_build_outcome(write, result), *pushed)
 
-    def _begin_incarnation(self, writer: str, incarnation: str) -> None:
-        """Store the results of another incarnation of a client, and remove those of the oldest one."""
+    def _add_incarnation(self, writer: str, incarnation: str) -> None:
+        """Add an incarnation to those of a client whose results are kept; delete the results of the oldest.
+
+        ``writer`` is client, app and user.
+        """
         key = f"incarnations {writer}"
         begun = [*(self._store.get(key, list[str]) or []), incarnation]
         for former in begun[:-MAX_INCARNATIONS]:
@@ -311,8 +321,11 @@ class BackEnd:
         """Return the unacknowledged results of a client, by the number of the write."""
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
-    def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
-        """Apply a write as the next entry of the log, or return the conflict or error."""
+    def _apply_write(self, now_us: int, write: RoutedWrite) -> WriteResult:
+        """Apply a write: store its version as the next entry of the log, and return the result.
+
+        After a conflict or an error nothing is stored. The caller stores the result, and sends the entry.
+        """
         table = self._copy.tables.get(write.name)
         try:
             if table is None or write.table not in (None, table.number):
@@ -322,7 +335,7 @@ class BackEnd:
             if write.data is not None:
                 table.check_columns(check_record(write.data))
             table.check_predicate(write.predicate)
-            predicate = self._check_predicate(table, write.predicate, write.claims)
+            predicate = self._normalise_predicate(table, write.predicate, write.claims)
             if isinstance(write.may_write, SentPredicate):
                 check_rule(write.may_write, table, self._copy.tables, write.claims)
         except MudkitError as error:
@@ -376,10 +389,10 @@ class BackEnd:
         merged = UNSET if is_known_there else visible_row(new, table)
         return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged)
 
-    def _check_predicate(
+    def _normalise_predicate(
         self, table: Table, sent: SentPredicate | None, claims: Claims | None
     ) -> SentPredicate | None:
-        """Return a writer predicate in its normal form.
+        """Return a writer predicate in its normal form; None: there is none.
 
         Raise MudkitError if it is malformed, or names a column or table that does not exist: it would show
         the record to nobody.
@@ -422,13 +435,14 @@ class BackEnd:
             else:
                 pushed = self._push_to_followers_at(now_us, lsn)
             self._store.put(f"done {message.id}", result)
-            self._begin_administrations(client)
+            self._add_administrator(client)
         return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
 
-    def _begin_administrations(self, client: str) -> None:
-        """Store the results of another incarnation of a client, and remove those of the oldest one.
+    def _add_administrator(self, client: str) -> None:
+        """Add an incarnation to those of an endpoint whose results are kept; delete those of the oldest.
 
-        ``client`` is its endpoint and incarnation. A request is sent again only in its incarnation.
+        No effect if it is one of them. ``client`` is endpoint and incarnation; a request is sent again only
+        in its incarnation.
         """
         endpoint, _, incarnation = client.rpartition(" ")
         key = f"administrators {endpoint}"
@@ -442,7 +456,10 @@ class BackEnd:
             self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _change_table(self, message: Administer) -> TableResult:
-        """Create, alter or drop a table; raise MudkitError if this is not possible or not allowed."""
+        """Create, alter or drop a table, store the entry of the log, and return the result.
+
+        Raise MudkitError, without effect, if this is not possible or not allowed.
+        """
         name, claims = message.name, message.claims
         table = self._copy.tables.get(name)
         lsn = self._copy.lsn + 1
@@ -491,7 +508,10 @@ class BackEnd:
         self._copy.apply(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
-        """Remove the tombstones that are old enough and that all followers have, at most once a period."""
+        """Remove the tombstones that are old enough and that all followers have, at most once a period.
+
+        Each table's removal is an entry of the log, which is sent to the followers.
+        """
         if now_us < self._collects_us:
             return ()
         self._collects_us = now_us + self._keep_deleted_us // 7
@@ -508,7 +528,10 @@ class BackEnd:
         return () if self._copy.lsn == lsn else self._push_to_followers_at(now_us, lsn)
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
-        """Send new entries to the followers that have all earlier ones; others have entries in flight."""
+        """Send the entries after ``lsn`` to the followers that have acknowledged it.
+
+        Others have entries in flight.
+        """
         return self._push(
             now_us, [follower for follower, acked_lsn in self._acked_lsns.items() if acked_lsn == lsn]
         )
@@ -530,7 +553,10 @@ class BackEnd:
         return effects
 
     def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
-        """Store the position of a follower, and remove the entries that every follower has."""
+        """Record the acknowledged position of a follower, and delete the entries that every follower has.
+
+        A follower whose position was unknown is sent what it lacks.
+        """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
         for number in range(min(self._acked_lsns.values()), 0, -1):

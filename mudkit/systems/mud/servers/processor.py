@@ -16,7 +16,7 @@ ReaderDataUpdate  in effect for later writes, unless newer data of this reader a
 Unregistration    end the read; a late duplicate of its registration does not begin it again
 SessionGone       end the reads of a session that the notification server has given up; if it does not
                   know the client any more, send it the address
-ClientMoved       store the address of a session's client, which a restored notification server may lack
+DeviceMoved       store the address of a session's device, which a restored notification server may lack
 ================  ====================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -40,9 +40,9 @@ from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
-    ClientMoved,
     CollectEntry,
     ContinuousReadAck,
+    DeviceMoved,
     DropEntry,
     EncodedError,
     LeftRead,
@@ -132,7 +132,7 @@ class Processor:
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | TablesState] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[SessionGone | ClientMoved | StreamAck],
+            | Accepts[SessionGone | DeviceMoved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -184,7 +184,7 @@ class Processor:
         | RoutedWrite
         | _OfContinuousRead
         | SessionGone
-        | ClientMoved
+        | DeviceMoved
         | StreamAck,
     ) -> Sequence[Effect]:
         """Handle a message that its sender may send, by its kind."""
@@ -221,7 +221,7 @@ class Processor:
                     sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
-            case ClientMoved(session=session, endpoint=endpoint, address=address):
+            case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
@@ -489,7 +489,11 @@ class Processor:
     def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
     ) -> Sequence[Effect]:
-        """End the continuous reads that an altered or dropped table no longer admits."""
+        """End the continuous reads that an altered or dropped table no longer admits.
+
+        The others read the altered table from now on; their windows are filled again if columns were removed
+        or added.
+        """
         if before is None:
             return ()
         effects: list[Effect] = []
