@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
     from mudkit.systems.mud.tables.write_rules import rule
+    from mudkit.systems.mud.write_batch import WriteBatch
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -107,6 +108,7 @@ __all__ = [
     "ReadResult",
     "ShippedPolicy",
     "Utility",
+    "WriteBatch",
     "WritePolicy",
     "bandwidth",
     "bias",

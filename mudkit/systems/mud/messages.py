@@ -87,6 +87,13 @@ class Update(Write, frozen=True, tag_field="operation", tag="update"):
     """Operation: change columns of a record: a write with changes in place of a record."""
 
 
+class CommitBatch(Struct, frozen=True, tag_field="operation", tag="batch"):
+    """Operation: commit writes of several records of a table together, all or none."""
+
+    table: str
+    parts: Sequence[Write]
+
+
 Offline: TypeAlias = Literal["answer", "wait", "fail"]
 """Choice of a read without a network: answer with what the device holds, wait for one, or fail."""
 
@@ -194,8 +201,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Update | Read | Register | Listen | AwaitSynced | ListReads
-    | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Update | CommitBatch | Read | Register | Listen | AwaitSynced
+    | ListReads | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -293,7 +300,7 @@ class Row(Struct, frozen=True):
     may_write: SentPredicate | UnsetType = UNSET
 
 
-# -- clients to gateways
+# -- services to gateways
 
 
 class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True):
@@ -315,6 +322,21 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     selection: Selection | UnsetType = UNSET
 
 
+class WritePart(Struct, frozen=True, kw_only=True):
+    """Write of another record in a :class:`WriteRequest`, as its fields of the same names say."""
+
+    key: Name
+    type: Literal["blind", "conditional"]
+    data: Fields | None
+    predicate: SentPredicate | None
+    replaces: Count | None
+    may_write: SentPredicate | UnsetType = UNSET
+    changes: Changes | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent(self.changes is UNSET or (self.data is None and self.type == "blind"))
+
+
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
@@ -326,7 +348,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
     it has absorbed, which were never sent; absent: none. ``may_write`` is the rule of who may write the
     record afterwards; absent: as before. ``changes`` of columns take the place of ``data``; then ``replaces``
-    is the version that the device knows. Absent: the write is of the whole record.
+    is the version that the device knows. Absent: the write is of the whole record. ``others`` are the other
+    parts of its batch, whose numbers follow ``number``; absent: it is no batch.
     """
 
     name: Name
@@ -344,6 +367,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    others: list[WritePart] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent(self.changes is UNSET or (self.data is None and self.type == "blind"))
@@ -445,8 +469,9 @@ class IdentifiedRequest(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
-    """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token.
+    """Client to gateway, by its device's service: one request, retransmitted until it is answered.
 
+    ``token`` None: no token.
     ``log_incarnation`` is the last one of the back end's log that the client knows; absent: the first.
     """
 
@@ -458,7 +483,7 @@ class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
-    """Client to gateway: several requests at once, each as in :class:`Ask`."""
+    """Client to gateway, by its device's service: several requests at once, each as in :class:`Ask`."""
 
     client: Endpoint
     token: str | None
@@ -549,6 +574,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    others: list[WritePart] | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -622,11 +648,15 @@ class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
-    """Entry of the log: a version of a record in the table ``name``."""
+    """Entry of the log: a version of a record in the table ``name``.
+
+    ``following`` is the number of entries of the same batch that follow; absent: none.
+    """
 
     lsn: Count
     name: Name
     row: Row
+    following: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent(self.row.lsn == self.lsn)
@@ -739,6 +769,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
     come the log position, the partition and the number of the table. ``absorbed`` is that of the write.
     ``row`` is the record after changes of columns; absent: the device knows the version that they changed.
+    ``place`` comes with the conflict or error of a batch: that of the part that is refused, from 0.
     """
 
     ver: Count | UnsetType = UNSET
@@ -749,19 +780,31 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     error: EncodedError | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
     row: Row | UnsetType = UNSET
+    place: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
+        _check_consistent(self.place is UNSET or self.ver is UNSET)
         _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
         _check_consistent(self.row is UNSET or self.ver is not UNSET)
 
 
 class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
-    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`."""
+    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`.
+
+    ``others`` are the results of the other parts of a batch that was applied; absent: of a single write, or
+    after a refusal.
+    """
 
     id: Name
     key: Name
     claims: Claims | UnsetType | None = UNSET
+    others: list[WriteResult] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        results = [self, *(self.others or ())]
+        _check_consistent(len(results) == 1 or all(result.ver is not UNSET for result in results))
 
 
 class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
@@ -857,7 +900,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Notification server to client: the session, which is also the name of its stream.
+    """Notification server to service: the session, which is also the name of its stream.
 
     ``incarnation`` and ``seq`` are those of the hello.
     """
@@ -868,9 +911,9 @@ class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):
 
 
 class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
-    """Notification server to client: request for a hello with a nonce.
+    """Notification server to service: request for a hello with a nonce.
 
-    Sent at a start of the server, and after a hello of another start of the client, which may be a late copy.
+    Sent at a start of the server, and after a hello of another start of the device, which may be a late copy.
     """
 
     endpoint: Endpoint
@@ -878,7 +921,7 @@ class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
 
 
 class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
-    """Notification server to client: the address of the responsible server."""
+    """Notification server to service: the address of the responsible server."""
 
     to: Name
 
@@ -908,11 +951,12 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 
 
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
-    """Processor to notification server to client: a change, aggregates, the end of synchronisation or read.
+    """Processor to notification server to device: a change, aggregates, the end of synchronisation or read.
 
     ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
-    ``lsn`` comes with a change; None: the record existed before the registration. ``also`` comes with the
-    change of a window: the record that has come into it or left it in exchange. ``synced_lsn`` is the log
+    ``lsn`` comes with a change; None: the record existed before the registration. ``also`` has the changes of
+    the same moment: those of the other records of a batch, and of a window the record that has come into it
+    or left it in exchange. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
     positions count; absent: the first one.
@@ -931,7 +975,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     state: list[Value] | UnsetType = UNSET
-    also: Upsert | LeftRead | UnsetType = UNSET
+    also: list[Upsert | LeftRead] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
@@ -940,7 +984,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
 
 
 class NewGeneration(Struct, frozen=True, tag_field="what", tag="life"):
-    """Processor to notification server to client: its generation, after a start."""
+    """Processor to notification server to devices: its generation, after a start."""
 
     processor: Name
     generation: Count = field(name="life")
@@ -972,7 +1016,7 @@ class PolicyUpdate(Struct, frozen=True, tag_field="what", tag="policy", kw_only=
 
 
 class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
-    """Notification server to client: a policy of a kind for an app."""
+    """Notification server to service: a policy of a kind for an app."""
 
     app: str
     policy: str
@@ -983,9 +1027,9 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
 
 
 class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost.
+    """Processor to notification server: last known address of a device whose session the server has lost.
 
-    ``is_proven``: the client has registered with a token.
+    ``is_proven``: the app has registered with a token.
     """
 
     endpoint: Endpoint
@@ -994,7 +1038,7 @@ class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
 
 
 Notification: TypeAlias = Tell | NewGeneration | Policy
-"""Body of the stream from a notification server to a client."""
+"""Body of the stream from a notification server to a device's service."""
 ServerNotification: TypeAlias = Tell | NewGeneration | Whereabouts | PolicyUpdate
 """Body of the stream from a processor (or of the generator: PolicyUpdate) to a notification server."""
 
@@ -1008,14 +1052,14 @@ class PoliciesFollow(Struct, frozen=True, tag_field="kind", tag="followed"):
 
 
 class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
-    """Notification server to processor: a session has ended; with ``endpoint``: it is not this client's."""
+    """Notification server to processor: a session has ended; with ``endpoint``: it is not this app's."""
 
     session: Name
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class ClientMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
-    """Notification server to processor: new address of a session's client; sent back to acknowledge it."""
+class DeviceMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
+    """Notification server to processor: new address of a session's device; sent back to acknowledge it."""
 
     session: Name
     endpoint: Endpoint
@@ -1036,7 +1080,7 @@ class Vacated(Struct, frozen=True, tag_field="kind", tag="vacated"):
 
 # -- accepted messages, by receiver and sender
 
-CLIENT_FROM_GATEWAY: Final = Accepts[
+SERVICE_FROM_GATEWAY: Final = Accepts[
     PlacedPart
     | PlacedContinuousReadAck
     | RequestRefused
@@ -1053,10 +1097,10 @@ CLIENT_FROM_GATEWAY: Final = Accepts[
     Administered,
     LogRestarted,
 )
-CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
+SERVICE_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
-GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
+GATEWAY_FROM_SERVICE: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
 GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
     Described, Administered, WriteOutcome, Part, LogRestarted
 )
@@ -1065,8 +1109,8 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | ReaderDataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, ReaderDataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | ClientMoved | StreamAck](
-    SessionGone, ClientMoved, StreamAck
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | DeviceMoved | StreamAck](
+    SessionGone, DeviceMoved, StreamAck
 )
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
@@ -1075,10 +1119,10 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
     PartitionRead, RoutedWrite, FollowLog, LogAck
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | LogAck](PartitionRead, FollowLog, LogAck)
-NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
+NOTIFICATION_SERVER_FROM_SERVICE: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
 NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[
-    PoliciesFollow | ClientMoved | StreamItem[ServerNotification]
-](PoliciesFollow, ClientMoved, StreamItem[ServerNotification])
+    PoliciesFollow | DeviceMoved | StreamItem[ServerNotification]
+](PoliciesFollow, DeviceMoved, StreamItem[ServerNotification])
 """From processors and the generator."""
 NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck](PoliciesRequest, StreamAck)

@@ -46,7 +46,7 @@ from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
+from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, _Decided
 from mudkit.systems.mud.messages import (
     Ask,
     AskBatch,
@@ -158,8 +158,8 @@ def _keep_conflict(
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
         return _fail(self, now_us, write, error, row)
-    self._begun[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
-    return self._complete_call(write, None if row is None else row.ver, error)
+    self._asks[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
+    return self._complete_calls([_Decided(write, None if row is None else row.ver)], error)
 
 
 def _send_at_once(
@@ -168,7 +168,7 @@ def _send_at_once(
     """Send a blind write although another one of its record is in flight."""
     effects = _write(self, now_us, op_id, call, context)
     if call.type == "blind":
-        self._new.add(self._local.writes.last_seq)
+        self._unchecked.add(self._local.writes.last_seq)
     return [*effects, *self.advance(now_us)]
 
 
@@ -248,7 +248,7 @@ def _wait_as_for_a_lost_client(
 
 def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
-    del self._begun[write.seq]
+    del self._asks[write.seq]
     return _fail(self, 0, write, error, None)
 
 
@@ -405,7 +405,7 @@ BUGS: Final = (
     Bug(
         "writes that are discarded with their token",
         "a write that must wait for a new token is lost",
-        ((WritePath, "_hold_back", _discard_write),),
+        ((WritePath, "_await_token", _discard_write),),
         in_histories=False,
         seed=2,
     ),
@@ -605,7 +605,7 @@ BUGS: Final = (
     Bug(
         "pushed records that are not held",
         "a read shows an older version than a continuous read of the same device was told of",
-        ((ContinuousReads, "_hold", lambda self, *given: None),),
+        ((ContinuousReads, "_store_delivered", lambda self, *given: None),),
         in_histories=False,
         seed=3,
     ),

@@ -365,7 +365,11 @@ class Campaign:
                     self.returned.append(f"{key} has version {version} again, after {last[key]}")
 
     def _probe(self) -> None:
-        """Register continuous reads, write a record, and read it from the replicas."""
+        """Register continuous reads, write a record, and read it from the replicas.
+
+        Nothing is probed, and no promise of it judged, if no client with a valid token writes without delay;
+        ``counts`` has how often this was so.
+        """
         lab = self.lab
         able = {
             name: client
@@ -374,6 +378,7 @@ class Campaign:
         }
         writers = [client for name, client in able.items() if name in self._undelayed]
         if not writers:
+            self.counts["back ends not probed"] += 1
             return
         self.probe = {f"{kind} of {name}": [] for name in able for kind in ("read", "continuous read")}
 

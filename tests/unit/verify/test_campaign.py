@@ -34,6 +34,15 @@ def effect_s(injector):
     return {name: (until_us[name] - now_us) / 1e6 for name in injector.in_effect()}
 
 
+def test_back_end_that_no_client_can_probe_is_counted():
+    """The docstring of ``Campaign._probe``: without a client that writes without delay nothing is judged."""
+    campaign = Campaign(1)
+    campaign._undelayed.clear()
+    campaign._probe()
+    assert campaign.counts["back ends not probed"] == 1
+    assert not campaign.probe
+
+
 def test_fault_is_in_effect_until_five_minutes_after_its_repair(injector):
     """The docstring of cells.py."""
     world = injector._world

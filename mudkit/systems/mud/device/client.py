@@ -74,6 +74,7 @@ from mudkit.systems.mud.messages import (
     AlterRequest,
     AwaitSynced,
     ClientOperation,
+    CommitBatch,
     Create,
     CreateRequest,
     Drop,
@@ -103,7 +104,7 @@ from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields, as_wire
 
-_OnTable = TypeVar("_OnTable", Write, Read, Register)
+_OnTable = TypeVar("_OnTable", Write, CommitBatch, Read, Register)
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ class ClientMachine:
                 return self._receive(now_us, event) if source == SERVICE else record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
-                self._writes.begin_waiting(now_us)
+                self._writes.add_following_requests(now_us)
                 cleared, asks = self._connection.link_up()
                 self.continuous_reads.end_greeting(now_us)
                 return [*cleared, *self._resend(now_us, asks), *self._prefetch(now_us)]
@@ -300,9 +301,9 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
-            case Write(table=name) if name in self._own:
-                key, written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self.continuous_reads.deliver_own_write(now_us, name, key), *written]
+            case Write(table=name) | CommitBatch(table=name) if name in self._own:
+                keys, written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self.continuous_reads.deliver_own_writes(now_us, name, keys), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
@@ -310,6 +311,12 @@ class ClientMachine:
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
                 return [*written, *self._show_write(operation)]
+            case CommitBatch():
+                operation = self._check_table(operation)
+                self._access.check_table_access(now_us, operation.table)
+                written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
+                last = self.local.writes[self.local.writes.last_seq]
+                return [*written, *self._show_parts(self.local.parts_of(last))]
             case Read():
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
@@ -369,6 +376,11 @@ class ClientMachine:
         if key is None:
             key = self.local.writes[self.local.writes.last_seq].key
         return self.continuous_reads.show_write(operation.table, key)
+
+    def _show_parts(self, parts: Sequence[PendingWrite]) -> Sequence[Effect]:
+        """Show the parts of a batch that has just been stored in the continuous reads of this app."""
+        reads = self.continuous_reads
+        return [effect for part in parts for effect in reads.show_write(part.name, part.key)]
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation with a checked name of its table."""
@@ -470,10 +482,14 @@ class ClientMachine:
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
         """Process the outcome of a write, and continue the reads and writes that waited for it."""
         assert isinstance(answer, WriteOutcome | RequestRefused)
-        write = self.local.writes[seq]
-        decided = self._writes.receive_outcome(now_us, seq, answer)
-        version = None if isinstance(answer, RequestRefused) or answer.ver is UNSET else answer.ver
-        effects = [*decided, *self.continuous_reads.show_outcome(write, version)]
+        parts = self.local.parts_of(self.local.writes[seq])
+        effects = [*self._writes.receive_outcome(now_us, seq, answer)]
+        versions: list[int | None] = [None] * len(parts)
+        if isinstance(answer, WriteOutcome):
+            results = (answer, *(answer.others or ()))
+            versions[: len(results)] = [None if result.ver is UNSET else result.ver for result in results]
+        for part, version in zip(parts, versions, strict=True):
+            effects += self.continuous_reads.show_outcome(part, version)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse_waiting(now_us, decode_error(error))
@@ -509,7 +525,7 @@ class ClientMachine:
             if isinstance(ask.work, Writing):
                 writes[ask.work.seq] = ask
                 continue
-            if not self._connection.admit(ask):
+            if not self._connection.admit_or_queue(ask):
                 continue
             match ask.work:
                 case PendingRead() as query:

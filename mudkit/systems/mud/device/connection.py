@@ -170,6 +170,13 @@ def error_in(answer: Answer) -> EncodedError | None:
     return answer.error
 
 
+def _is_outcome_of(answer: WriteOutcome, request: WriteRequest) -> bool:
+    """Return whether an outcome is one of the record of a write, and of as many parts as its batch has."""
+    others = len(request.others or ())
+    is_whole = answer.ver is UNSET or len(answer.others or ()) == others
+    return answer.key == request.key and is_whole and (answer.place or 0) <= others
+
+
 class Connection:
     """Unanswered requests of a client.
 
@@ -204,17 +211,17 @@ class Connection:
         return self.claimed is not None and self.claimed.expires_s <= now_us / 1e6
 
     def send_request(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
-        """Add a request, and send it if there is a link."""
+        """Add a request, and send it if there is a link; else it waits for :meth:`link_up`."""
         ask = self.add_request(work, request)
-        return self.send(now_us, ask) if self.admit(ask) else ()
+        return self.send(now_us, ask) if self.admit_or_queue(ask) else ()
 
     def add_request(self, work: Work, request: Request | None = None) -> PendingAsk:
-        """Add a request without sending it; ``request`` None: set it once :meth:`admit` allows."""
+        """Add a request without sending it; ``request`` None: set it once :meth:`admit_or_queue` allows."""
         ask = PendingAsk(self._take_identity(), work, request)
         self._asks[ask.identity] = ask
         return ask
 
-    def admit(self, ask: PendingAsk, other_bytes: int = 0) -> bool:
+    def admit_or_queue(self, ask: PendingAsk, other_bytes: int = 0) -> bool:
         """Return whether a request is to be sent now; queue a write for which the window has no room.
 
         ``other_bytes`` are those of the writes in the same message. A request that waits for a link is not
@@ -241,7 +248,7 @@ class Connection:
         sizes: dict[str, int] = {}
         together_bytes = 0
         for ask in asks:
-            if not self.admit(ask, together_bytes):
+            if not self.admit_or_queue(ask, together_bytes):
                 continue
             ask.request = build(ask)
             size = size_bytes(self._build_ask(ask))
@@ -272,7 +279,10 @@ class Connection:
         return Send(SERVICE, message), *timer
 
     def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Start using a link, and forget all deadlines; return the requests to send over it."""
+        """Start using a link, and forget all deadlines and queued writes; return all unanswered requests.
+
+        The caller sends them over the link.
+        """
         self.is_up = True
         self._queue.clear()
         return self.timer.clear(), list(self._asks.values())
@@ -283,7 +293,10 @@ class Connection:
         return self.timer.clear()
 
     def take_queued(self) -> Sequence[PendingAsk]:
-        """Remove and return the queued writes once half of the window is free, so that many go together."""
+        """Remove the queued writes from the queue, and return those unanswered, once half the window is free.
+
+        Empty before, so that many go together.
+        """
         if not self._queue or self.timer.size_bytes > MAX_IN_FLIGHT_BYTES // 2:
             return ()
         asks = [self._asks[identity] for identity in self._queue if identity in self._asks]
@@ -295,7 +308,7 @@ class Connection:
         return [self._asks[identity] for identity in self.timer.overdue(now_us) if identity in self._asks]
 
     def expedite(self, now_us: int) -> Sequence[Effect]:
-        """Bring the deadlines of the requests in flight forward: their gateway is not reached."""
+        """Bring the deadlines of all requests in flight forward to a second: their gateway is not reached."""
         sent = [identity for identity in self.timer if identity in self._asks]
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
 
@@ -308,9 +321,10 @@ class Connection:
         return identity in self._asks
 
     def rename_in_flight(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Return the requests in flight, to be sent again, under new identities: late answers do not count.
+        """Rename the requests in flight, end their deadlines, and return them: the caller sends them again.
 
-        Requests about tables keep theirs, by which the back end recognises duplicates.
+        Late answers under the former ones do not count. Requests about tables keep theirs, by which the back
+        end recognises duplicates.
         """
         effects: list[Effect] = []
         asks = [self._asks[identity] for identity in self.timer if identity in self._asks]
@@ -346,10 +360,14 @@ class Connection:
                 is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
                 return isinstance(request, _ON_TABLES) and is_own
             case WriteOutcome():
-                return isinstance(request, WriteRequest) and answer.key == request.key
+                return isinstance(request, WriteRequest) and _is_outcome_of(answer, request)
 
     def receive_answer(self, answer: Answer) -> PendingAsk | None:
-        """Return the request that a message completes; store a part of an answer, and return None."""
+        """Return the request that a message completes, which stays until :meth:`settle_request`; else None.
+
+        A part of an answer without an error completes none: it is stored in its request. A late answer has
+        no effect.
+        """
         ask = self._asks.get(answer.id)
         if ask is None:
             return None
@@ -362,7 +380,7 @@ class Connection:
         return ask
 
     def withdraw(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Remove a request that needs no answer any more, if it has none yet."""
+        """Remove a request that needs no answer any more, and its deadline; no effect if it was answered."""
         return self.settle_request(now_us, ask) if self.is_unanswered(ask.identity) else ()
 
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:

@@ -204,9 +204,9 @@ class ContinuousReads:
         """Deliver what a table on the device is after an alteration; end its reads if it was dropped."""
         return self._own_reads.deliver_alteration(now_us, name)
 
-    def deliver_own_write(self, now_us: int, name: str, key: str) -> Sequence[Effect]:
-        """Deliver a write of a record in a table on the device to its reads."""
-        return self._own_reads.deliver_write(now_us, name, key)
+    def deliver_own_writes(self, now_us: int, name: str, keys: Sequence[str]) -> Sequence[Effect]:
+        """Deliver the writes of records in a table on the device, made together, to its reads."""
+        return self._own_reads.deliver_writes(now_us, name, keys)
 
     def begin_own(self, now_us: int) -> Sequence[Effect]:
         """Deliver what the device itself knows to the reads that have begun, or been resumed, just now."""
@@ -458,7 +458,7 @@ class ContinuousReads:
             if body.lsn is not None:
                 registrations.note_first_change(read, body, body.lsn)
                 stored.advance(processor, body.lsn, body.log_incarnation)
-            changes = [body.change] if body.also is UNSET else [body.change, body.also]
+            changes = [body.change, *(body.also or ())]
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
             if read.is_live:
                 stored.synced_us = now_us
@@ -489,13 +489,18 @@ class ContinuousReads:
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         for change in changes:
-            self._hold(now_us, read.stored, body, change)
+            self._store_delivered(now_us, read.stored, body, change)
         return self._delivery.deliver(
             read, changes, is_same_log=is_same_log, log_incarnation=body.log_incarnation or ""
         )
 
-    def _hold(self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead) -> None:
-        """Store a delivered version in the local store; remove one that does not belong to the read any more.
+    def _store_delivered(
+        self, now_us: int, stored: StoredRead, body: Tell, change: Upsert | LeftRead
+    ) -> None:
+        """Store a delivered version in the local store, and up to where the partition was seen.
+
+        A held version that is older is evicted instead if the record has left the read, or the change has
+        only the read's columns. No effect for a change of a former incarnation of the log.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """

@@ -28,7 +28,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.events import CancelTimer, Effect, Received, Send, SetTimer
 from mudkit.systems.mud.device.attachment import Attach, Forwarded, SessionState, address_of
 from mudkit.systems.mud.messages import (
-    CLIENT_FROM_NOTIFICATION_SERVER,
+    SERVICE_FROM_NOTIFICATION_SERVER,
     Hello,
     Identify,
     NewGeneration,
@@ -113,7 +113,7 @@ class Greeting:
 
     def receive(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of a notification server; None: it is to be dropped."""
-        match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
+        match SERVICE_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
                 return self._receive_welcome(now_us, welcome)
             case Identify(endpoint=endpoint, nonce=nonce):

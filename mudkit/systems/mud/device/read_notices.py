@@ -71,7 +71,7 @@ class ReadNotices:
         self._count = 0
 
     def notify(self, read: StartedRead, changes: Sequence[Change]) -> Sequence[Effect]:
-        """Notify a read's listener of changes."""
+        """Notify a read's listener of changes, at once or when it has a callback."""
         return [
             effect
             for change in changes
@@ -90,9 +90,9 @@ class ReadNotices:
         return self._add(read, ended=why)
 
     def repeat(self) -> Sequence[Effect]:
-        """Repeat the notifications of former starts whose callbacks a kill may have prevented.
+        """Emit the notifications of former starts again whose callbacks a kill may have prevented.
 
-        Those without a callback wait for one.
+        Those without a callback wait for one. Only the first call of a start has an effect.
         """
         effects: list[Effect] = []
         for notice in self._notices.take_former():
@@ -116,7 +116,7 @@ class ReadNotices:
         return read.waiting + more > self._max_waiting
 
     def release(self, read: StartedRead) -> Sequence[Effect]:
-        """Emit the notifications that waited for a callback."""
+        """Emit the notifications that waited for a read's callback, without values that it has had before."""
         effects: list[Effect] = []
         for notice in self.delete_waiting(read):
             if notice.kind != _AGGREGATES or notice.record != read.stored.heard_aggregates:
@@ -132,7 +132,10 @@ class ReadNotices:
         return [notice for _, notice in stored]
 
     def emit(self, read: StartedRead, notice: _Notice) -> Sequence[Effect]:
-        """Return a notification, stored until its callback was called; without a callback, let it wait."""
+        """Emit a notification if a callback is registered and none waits before it; else store it to wait.
+
+        Of the values of aggregates only these last ones wait. Empty: it waits.
+        """
         if not read.waiting and self.is_heard(read):
             return self.pass_on(read, notice)
         if notice.kind == _AGGREGATES:
@@ -143,7 +146,7 @@ class ReadNotices:
         return ()
 
     def pass_on(self, read: StartedRead, notice: _Notice) -> Sequence[Effect]:
-        """Return the notification of a callback that is registered."""
+        """Emit a notification now, stored until :meth:`clear`; values of aggregates are those heard last."""
         if notice.kind == _AGGREGATES:
             read.stored.heard_aggregates = notice.record
             self._states.put(read.stored)
@@ -153,7 +156,7 @@ class ReadNotices:
         self, read: StartedRead, *, ended: str | None = None, kind: str = "", key: str = "",
         record: Fields | None = None, version: int | None = 0, is_new: bool = False, is_pending: bool = False,
     ) -> Sequence[Effect]:  # fmt: skip
-        """Notify a read's listener, if the application wants to be notified."""
+        """Emit a notice with the next id, or store it to wait; no effect for a read without a listener."""
         if not read.stored.has_listener:
             return ()
         self._count += 1

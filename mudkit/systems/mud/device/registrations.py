@@ -83,7 +83,11 @@ class Registrations:
         work = Registering(read, self._local.increment("count of requests"), self.session)
         ask = self._connection.add_request(work, self.build_request(work))
         self._requests[read.stored.handle] = ask
-        return [*effects, *self._connection.send(now_us, ask)] if self._connection.admit(ask) else effects
+        return (
+            [*effects, *self._connection.send(now_us, ask)]
+            if self._connection.admit_or_queue(ask)
+            else effects
+        )
 
     def withdraw(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""

@@ -55,7 +55,7 @@ from mudkit.systems.mud.device.greeting import Greeting
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
 from mudkit.systems.mud.messages import (
-    CLIENT_FROM_GATEWAY,
+    SERVICE_FROM_GATEWAY,
     Administered,
     AppsBatch,
     Ask,
@@ -204,7 +204,7 @@ class DeviceService:
 
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Forward a message of a gateway to the app whose request it answers."""
-        answer = CLIENT_FROM_GATEWAY.decode(event.message)
+        answer = SERVICE_FROM_GATEWAY.decode(event.message)
         if answer is None:
             return record_dropped(event)
         endpoint = answer.id.rpartition(" ")[0]

@@ -14,7 +14,8 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                the client has acknowledged is refused: a restored client sends it again; so is one that
                came after it had absorbed another, and comes as it was before. A write that follows
                another one is based on its result; without that it is not applied, and its client
-               repeats it
+               repeats it. The parts of a batch are judged on the records before it; then all are
+               consecutive entries of the log, or none is, if one is refused
 PartitionRead  answer from its own copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
@@ -168,14 +169,14 @@ class BackEnd:
         return [*self._handle(now_us, event), *self._collect_tombstones(now_us)]
 
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Handle an event, as listed above."""
+        """Handle an event by the rules of the module."""
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
-                begun = self._begin_anew(now_us) if self._was_wiped(source, message) else ()
+                begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
                 return self._push(now_us, self._acked_lsns)
@@ -194,8 +195,11 @@ class BackEnd:
         knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
         return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
 
-    def _begin_anew(self, now_us: int) -> Sequence[Effect]:
-        """Name this incarnation of the log, so that it is not taken for the first one that others know."""
+    def _begin_own_lineage(self, now_us: int) -> Sequence[Effect]:
+        """Begin the lineage with a new incarnation, durably, and ask all followers for their positions.
+
+        A wiped store is not taken for the first incarnation, which others know.
+        """
         self._lineage = continue_lineage({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
         self._acked_lsns = dict.fromkeys(self._acked_lsns, _UNKNOWN)
@@ -266,15 +270,20 @@ class BackEnd:
     # -- writes
 
     def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
-        """Apply a write at its first arrival; send its stored outcome, and the new entry to followers."""
+        """Apply a write at its first arrival; send its stored outcome, and the new entry to followers.
+
+        Without effect, and without an answer, if the write that it follows is not decided yet. Errors that a
+        later copy may not have (an expired token, a result that was acknowledged) are not stored.
+        """
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
         results_key = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {results_key}", int) or 0
         known = self._results(results_key)
-        result = known.get(str(write.number))
+        numbers = [str(write.number + place) for place in range(1 + len(write.others or ()))]
+        decided = [known[number] for number in numbers if number in known]
         pushed: Sequence[Effect] = ()
-        if result is None:
+        if not decided:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
                 return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
             if write.token_error is not None:  # not applied: the client sends it with another token
@@ -284,22 +293,29 @@ class BackEnd:
                 return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            result = replace(self._decide(now_us, based), absorbed=write.absorbed)
+            decided = [
+                replace(result, absorbed=write.absorbed)
+                for result in self._apply_writes(now_us, _parts_of(based))
+            ]
             if not first:
-                self._begin_incarnation(writer, write.incarnation)
+                self._add_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
             results = {number: stored for number, stored in known.items() if int(number) >= first}
-            results[str(write.number)] = result
+            results |= dict(zip(numbers, decided, strict=True))
             self._store.put(f"applied {results_key}", to_builtins(results))
             self._store.put(f"known {results_key}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
-        elif result.absorbed != write.absorbed:  # of a client that was restored from a backup
+        elif len(decided) < len(numbers) or decided[0].absorbed != write.absorbed:
+            # Of a client that was restored from a backup, where the write was another one.
             return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
-        return (_build_outcome(write, result), *pushed)
+        return (_build_outcome(write, *decided), *pushed)
 
-    def _begin_incarnation(self, writer: str, incarnation: str) -> None:
-        """Store the results of another incarnation of a client, and remove those of the oldest one."""
+    def _add_incarnation(self, writer: str, incarnation: str) -> None:
+        """Add an incarnation to those of a client whose results are kept; delete the results of the oldest.
+
+        ``writer`` is client, app and user.
+        """
         key = f"incarnations {writer}"
         begun = [*(self._store.get(key, list[str]) or []), incarnation]
         for former in begun[:-MAX_INCARNATIONS]:
@@ -311,8 +327,38 @@ class BackEnd:
         """Return the unacknowledged results of a client, by the number of the write."""
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
-    def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
-        """Apply a write as the next entry of the log, or return the conflict or error."""
+    def _apply_writes(self, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+        """Apply a write or the parts of a batch: store the versions as next entries; return the results.
+
+        After the conflict or error of one nothing is stored, and all have this result. The caller stores the
+        results, and sends the entries.
+        """
+        table = self._copy.tables.get(writes[0].name)
+        if table is not None and len(writes) > 1:
+            try:
+                table.check_access(writes[0].claims)
+                table.check_batch([write.key for write in writes])
+            except MudkitError as error:
+                return [WriteResult(error=encode_error(error))] * len(writes)
+        results: list[WriteResult] = []
+        entries: list[RowEntry] = []
+        for place, write in enumerate(writes):
+            result, row = self._judge_write(now_us, write, self._copy.lsn + 1 + place)
+            if row is None:
+                return [result if len(writes) == 1 else replace(result, place=place)] * len(writes)
+            results.append(result)
+            entries.append(RowEntry(row.lsn, write.name, row, len(writes) - 1 - place or UNSET))
+        for entry in entries:
+            self._store.crash_point("decided, not in the log")
+            self._store.put(f"row\n{entry.name}\n{entry.row.key}", entry.row)
+            self._append_to_log(entry)
+        return results
+
+    def _judge_write(self, now_us: int, write: RoutedWrite, lsn: int) -> tuple[WriteResult, Row | None]:
+        """Return the result of a write and the version that it makes, at a position of the log.
+
+        None: it makes none; the result is a conflict or an error. Nothing is stored.
+        """
         table = self._copy.tables.get(write.name)
         try:
             if table is None or write.table not in (None, table.number):
@@ -322,11 +368,11 @@ class BackEnd:
             if write.data is not None:
                 table.check_columns(check_record(write.data))
             table.check_predicate(write.predicate)
-            predicate = self._check_predicate(table, write.predicate, write.claims)
+            predicate = self._normalise_predicate(table, write.predicate, write.claims)
             if isinstance(write.may_write, SentPredicate):
                 check_rule(write.may_write, table, self._copy.tables, write.claims)
         except MudkitError as error:
-            return WriteResult(error=encode_error(error))
+            return WriteResult(error=encode_error(error)), None
         row, reader = self._copy.row_of(table, write.key), write.reader
         auth = {} if write.claims is None else write.claims.auth
         version = 0 if row is None else row.ver
@@ -339,7 +385,7 @@ class BackEnd:
             try:
                 write, predicate = _apply_changes(write, changes, row if is_shown else None, row, table)
             except MudkitError as error:
-                return WriteResult(error=encode_error(error))
+                return WriteResult(error=encode_error(error)), None
         try:
             check_may_write(self._copy, table, row, write.data, write.key, write.claims)
             refusal = None
@@ -348,10 +394,12 @@ class BackEnd:
         is_in_conflict = write.type == "conditional" and not _may_replace(write, row)
         if is_in_conflict and (is_shown or refusal is None):  # a rule may admit what is merged
             conflict = visible_row(row, table) if row is not None and is_shown else None
-            return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
+            found = WriteResult(
+                conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number
+            )
+            return found, None
         if refusal is not None:
-            return refusal
-        lsn = self._copy.lsn + 1
+            return refusal, None
         # If the writer cannot see the current version, the new one is not the next number, which would
         # reveal how often others have written. The log position exceeds the version of any record, also of
         # one whose tombstone was removed.
@@ -366,20 +414,17 @@ class BackEnd:
             lsn=lsn,
             may_write=_rule_after(write, row),
         )
-        self._store.crash_point("decided, not in the log")
-        self._store.put(f"row\n{table.name}\n{new.key}", new)
-        self._append_to_log(RowEntry(lsn, table.name, new))
         # The device has the same record if it knows the version that was changed, with the columns of now.
         is_base_known = row is not None and row.data is not None and write.replaces == version
         has_columns = row is not None and row.lsn >= table.lsn
         is_known_there = changes is UNSET or (is_base_known and has_columns)
         merged = UNSET if is_known_there else visible_row(new, table)
-        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged)
+        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged), new
 
-    def _check_predicate(
+    def _normalise_predicate(
         self, table: Table, sent: SentPredicate | None, claims: Claims | None
     ) -> SentPredicate | None:
-        """Return a writer predicate in its normal form.
+        """Return a writer predicate in its normal form; None: there is none.
 
         Raise MudkitError if it is malformed, or names a column or table that does not exist: it would show
         the record to nobody.
@@ -422,13 +467,14 @@ class BackEnd:
             else:
                 pushed = self._push_to_followers_at(now_us, lsn)
             self._store.put(f"done {message.id}", result)
-            self._begin_administrations(client)
+            self._add_administrator(client)
         return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
 
-    def _begin_administrations(self, client: str) -> None:
-        """Store the results of another incarnation of a client, and remove those of the oldest one.
+    def _add_administrator(self, client: str) -> None:
+        """Add an incarnation to those of an endpoint whose results are kept; delete those of the oldest.
 
-        ``client`` is its endpoint and incarnation. A request is sent again only in its incarnation.
+        No effect if it is one of them. ``client`` is endpoint and incarnation; a request is sent again only
+        in its incarnation.
         """
         endpoint, _, incarnation = client.rpartition(" ")
         key = f"administrators {endpoint}"
@@ -442,7 +488,10 @@ class BackEnd:
             self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _change_table(self, message: Administer) -> TableResult:
-        """Create, alter or drop a table; raise MudkitError if this is not possible or not allowed."""
+        """Create, alter or drop a table, store the entry of the log, and return the result.
+
+        Raise MudkitError, without effect, if this is not possible or not allowed.
+        """
         name, claims = message.name, message.claims
         table = self._copy.tables.get(name)
         lsn = self._copy.lsn + 1
@@ -491,7 +540,10 @@ class BackEnd:
         self._copy.apply(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
-        """Remove the tombstones that are old enough and that all followers have, at most once a period."""
+        """Remove the tombstones that are old enough and that all followers have, at most once a period.
+
+        Each table's removal is an entry of the log, which is sent to the followers.
+        """
         if now_us < self._collects_us:
             return ()
         self._collects_us = now_us + self._keep_deleted_us // 7
@@ -508,7 +560,10 @@ class BackEnd:
         return () if self._copy.lsn == lsn else self._push_to_followers_at(now_us, lsn)
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
-        """Send new entries to the followers that have all earlier ones; others have entries in flight."""
+        """Send the entries after ``lsn`` to the followers that have acknowledged it.
+
+        Others have entries in flight.
+        """
         return self._push(
             now_us, [follower for follower, acked_lsn in self._acked_lsns.items() if acked_lsn == lsn]
         )
@@ -530,7 +585,10 @@ class BackEnd:
         return effects
 
     def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
-        """Store the position of a follower, and remove the entries that every follower has."""
+        """Record the acknowledged position of a follower, and delete the entries that every follower has.
+
+        A follower whose position was unknown is sent what it lacks.
+        """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
         for number in range(min(self._acked_lsns.values()), 0, -1):
@@ -540,6 +598,12 @@ class BackEnd:
         if self._acked_lsns[follower] == self._copy.lsn:
             return self._in_flight.settle(now_us, follower)
         return () if was_known else self._push(now_us, [follower])
+
+
+def _parts_of(write: RoutedWrite) -> list[RoutedWrite]:
+    """Return the parts of a batch, each as a write of its own; or a single write."""
+    single = replace(write, others=UNSET)
+    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others or ())]
 
 
 def _base_on_followed(
@@ -622,6 +686,10 @@ def _forgotten_error(write: RoutedWrite) -> MudkitError:
     )
 
 
-def _build_outcome(write: RoutedWrite, result: WriteResult) -> Send:
-    """Build the answer to a write for its gateway."""
-    return Send(write.reply, WriteOutcome(id=write.id, key=write.key, **asdict(result)))
+def _build_outcome(write: RoutedWrite, result: WriteResult, *others: WriteResult) -> Send:
+    """Build the answer to a write for its gateway; ``others`` are the results of the other parts of a batch.
+
+    After a refusal they are all the same, and are left out.
+    """
+    applied = UNSET if result.ver is UNSET else list(others) or UNSET
+    return Send(write.reply, WriteOutcome(id=write.id, key=write.key, others=applied, **asdict(result)))

@@ -34,9 +34,9 @@ from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages import (
     GATEWAY_FROM_BACK_END,
-    GATEWAY_FROM_CLIENT,
     GATEWAY_FROM_PROCESSOR,
     GATEWAY_FROM_REPLICA,
+    GATEWAY_FROM_SERVICE,
     Administer,
     Administered,
     AdministrationRequest,
@@ -164,7 +164,7 @@ class Gateway:
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:
         """Return the requests of a device's apps; None: malformed, or not of the device's service."""
-        message = GATEWAY_FROM_CLIENT.decode(event.message)
+        message = GATEWAY_FROM_SERVICE.decode(event.message)
         if message is None or not is_of_service(event.source):
             return None
         asks: list[Ask] = []

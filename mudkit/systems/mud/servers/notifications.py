@@ -3,32 +3,32 @@
 Its rules (Mobius 5):
 
 ============  ========================================================================================
-any message   dropped unless its sender may send it; a client only about its own endpoint
+any message   dropped unless its sender may send it; a device's service only about its own endpoints
 Hello         redirect, if another server is responsible; without a token of the app, while a session was
               begun with one, also in an earlier generation of the server: dropped; of another start of the
-              client, or from the address of another device: request one with a nonce; a late copy:
+              device, or from the address of another device: request one with a nonce; a late copy:
               ignored; a known session continues at the address of the hello, and waiting items are sent
-              there; a new address is sent to the processors with its reads (ClientMoved), until acknowledged;
+              there; a new address is sent to the processors with its reads (DeviceMoved), until acknowledged;
               else a new session begins. Another device had this address: nothing more is sent to it
               there, and it is asked whether it is there
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
 StreamItem    of a processor: into the queue of the device's session; a policy of the generator: kept in
-              memory, and to every client of that app that follows such policies, or to those that it is for;
+              memory, and to every device whose app follows such policies, or to those that it is for;
               one for all devices replaces all earlier ones
 StreamAck     remove from the queue
-SendFailed    the client is not reached until its next hello
-TimerFired    retransmit overdue items; give up clients without heartbeats; after a start, ask the
+SendFailed    the device is not reached until its next hello
+TimerFired    retransmit overdue items; give up devices without heartbeats; after a start, ask the
               generator for the policies until it answers
-start         ask the clients that had a session for a hello, until they answer
-Whereabouts   of a processor: ask a client that is missing in an old store, or not at this address
+start         ask the devices that had a session for a hello, until they answer
+Whereabouts   of a processor: ask a device that is missing in an old store, or not at this address
 Occupied      of another server: a device there has this address, as above (see
               :mod:`~mudkit.systems.mud.servers.addresses`)
 ============  ========================================================================================
 
-A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
+A device is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
 gets a new session at its next hello, and registers its continuous reads again. The same happens after a
-restart of the server, whose state is soft. A client that is reached has the time of two heartbeats to
+restart of the server, whose state is soft. A device that is reached has the time of two heartbeats to
 acknowledge: over a slow link its registrations are in front, and a new session would send them all again.
 """
 
@@ -59,9 +59,9 @@ from mudkit.events import (
 )
 from mudkit.systems.mud.messages import (
     NOTIFICATION_SERVER_FROM_ANOTHER,
-    NOTIFICATION_SERVER_FROM_CLIENT,
     NOTIFICATION_SERVER_FROM_CLOUD,
-    ClientMoved,
+    NOTIFICATION_SERVER_FROM_SERVICE,
+    DeviceMoved,
     Hello,
     Identify,
     NewGeneration,
@@ -99,7 +99,7 @@ _FOLLOW_US: Final = 10_000_000
 _STREAM: Final = re.compile(r" [0-9]{1,18}")
 """End of the name of a stream, after the address of its sender: a number that grows with each start."""
 _MAX_STRANGERS: Final = 1024
-"""Clients without a session whose questions are remembered."""
+"""Devices without a session whose questions are remembered."""
 
 
 @dataclass
@@ -126,8 +126,8 @@ class _Session:
         return netid_of(self.endpoint)
 
 
-class _KnownClient(Struct, frozen=True, array_like=True):
-    """Stored state of an app with a session: the last address, and whether a token of the app was shown."""
+class _KnownApp(Struct, frozen=True, array_like=True):
+    """Stored state of an app of a device with a session: its address, and whether it has shown a token."""
 
     address: str
     is_proven: bool
@@ -156,7 +156,7 @@ class NotificationServer:
     """Machine of a notification server.
 
     ``authority`` issued the tokens. ``number`` is its index in ``servers``. At most ``max_waiting``
-    notifications wait for a client that is not reached, each for at most ``max_wait_s``.
+    notifications wait for a device that is not reached, each for at most ``max_wait_s``.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class NotificationServer:
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._generation = 0
         self._begun_us = 0
-        """Time at which clients were added last to those that are asked for a hello."""
+        """Time at which devices were added last to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
         """Sessions by name."""
         self._session_of: dict[str, str] = {}
@@ -193,7 +193,7 @@ class NotificationServer:
         self._policies: dict[tuple[str, str], dict[int, PolicyUpdate]] = {}
         """By app and kind, then by version."""
         self._known = {
-            key.removeprefix("address "): known for key, known in self._store.items("address ", _KnownClient)
+            key.removeprefix("address "): known for key, known in self._store.items("address ", _KnownApp)
         }
         """Apps with a session, by endpoint, as stored."""
         self._unheard: dict[str, _UnheardDevice] = {}
@@ -215,7 +215,7 @@ class NotificationServer:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source):
-                receive = self._receive_from_client
+                receive = self._receive_from_service
                 if source in self._cloud:
                     receive = self._receive_from_cloud
                 elif source in self._others:
@@ -259,7 +259,7 @@ class NotificationServer:
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case PoliciesFollow() if is_generator:
                 return self._policy_request.settle(now_us, _FOLLOW)
-            case ClientMoved(session=name, address=address) if not is_generator:
+            case DeviceMoved(session=name, address=address) if not is_generator:
                 session = self._sessions.get(name)
                 if session is None or session.sender.receiver_address == address:
                     return self._moved.settle(now_us, (source, name))
@@ -279,11 +279,11 @@ class NotificationServer:
                 return self._addresses.record_vacated(now_us, event.source, address)
         return None
 
-    def _receive_from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+    def _receive_from_service(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of a device's service; None: it is to be dropped."""
         if not is_of_service(event.source):
             return None
-        message = NOTIFICATION_SERVER_FROM_CLIENT.decode(event.message)
+        message = NOTIFICATION_SERVER_FROM_SERVICE.decode(event.message)
         match message:
             case Hello(endpoint=endpoint) if netid_of(endpoint) == event.sender:
                 return self._receive_hello(now_us, event.source, message)
@@ -292,8 +292,8 @@ class NotificationServer:
                 if session is None:
                     return ()  # it was given up
                 if session.netid == event.sender:
-                    is_from_client = session.sender.receiver_address == event.source
-                    return session.sender.ack_up_to(now_us, seq) if is_from_client else ()
+                    is_at_address = session.sender.receiver_address == event.source
+                    return session.sender.ack_up_to(now_us, seq) if is_at_address else ()
         return None
 
     def _request_policies(self, now_us: int) -> Sequence[Effect]:
@@ -312,7 +312,7 @@ class NotificationServer:
         return effects
 
     def _identify_again(self, now_us: int) -> Sequence[Effect]:
-        """Ask again the clients that have not answered; remove those whose heartbeats are missing."""
+        """Ask again the devices that have not answered; two heartbeats after the last, forget all."""
         late = self._hello_requests.overdue(now_us)
         if now_us - self._begun_us < _DEAD_US:
             return [*self._identify(now_us, late), *self._hello_requests.restart(now_us)]
@@ -322,9 +322,9 @@ class NotificationServer:
         return self._hello_requests.clear()
 
     def _build_moved(self, session: _Session, processor: str) -> Send:
-        """Build the message by which a processor learns the address of a session's client."""
+        """Build the message by which a processor learns the address of a session's device."""
         sender = session.sender
-        return Send(processor, ClientMoved(sender.name, session.endpoint, sender.receiver_address))
+        return Send(processor, DeviceMoved(sender.name, session.endpoint, sender.receiver_address))
 
     def _resend_moves(self, now_us: int) -> Sequence[Effect]:
         """Send new addresses again to processors that have not acknowledged them."""
@@ -341,7 +341,7 @@ class NotificationServer:
         """Store the address of each app of a session."""
         for app in sorted({*session.apps, *session.proven}):
             endpoint = f"{session.netid}/{app}"
-            known = _KnownClient(session.sender.receiver_address, app in session.proven)
+            known = _KnownApp(session.sender.receiver_address, app in session.proven)
             if self._known.get(endpoint) != known:
                 self._known[endpoint] = known
                 self._store.put(f"address {endpoint}", known)
@@ -421,7 +421,7 @@ class NotificationServer:
         return not self._addresses.is_free(address, name)
 
     def _displace(self, name: str | None) -> Sequence[Effect]:
-        """Send nothing more to a client at an address that another device has; ask whether it is there.
+        """Stop sending to a session's device at an address that another one has; ask whether it is there.
 
         The other one's hello may have been sent before this one's.
         """
@@ -505,7 +505,7 @@ class NotificationServer:
         return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
-        """Handle a notification of a processor, or a policy: pass it on to the clients that it is for."""
+        """Handle a notification of a processor, or a policy: pass it on to the devices that it is for."""
         if isinstance(body, PolicyUpdate):
             return self._ship_policy(now_us, body)
         self._processors.add(source)
@@ -528,7 +528,10 @@ class NotificationServer:
         return self._send_or_give_up(now_us, session, body)
 
     def _ship_policy(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
-        """Keep a policy, and send it to the clients that follow such policies and lack it."""
+        """Keep a policy, and send it to the devices that follow such policies and lack it.
+
+        One for all devices replaces the older ones. No effect if it is known.
+        """
         known = self._policies.setdefault((policy.app, policy.policy), {})
         version = policy.version
         if known.get(version) == policy:
@@ -544,7 +547,7 @@ class NotificationServer:
         return effects
 
     def _send_or_give_up(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
-        """Send an item to a client; end its session if too many items wait, or one for too long."""
+        """Send an item to a device; end its session if too many items wait, or one for too long."""
         sender = session.sender
         effects = sender.send(now_us, body)
         is_full = len(sender) > self._max_waiting and not sender.is_reached
@@ -568,7 +571,7 @@ class NotificationServer:
         )
 
     def _give_up_silent(self, now_us: int) -> Sequence[Effect]:
-        """End the sessions of clients whose heartbeats are missing, and set the timer again."""
+        """End the sessions of devices whose heartbeats are missing, and set the timer again."""
         by_silence = (self._sessions[name] for name in self._heard)
         dead = list(takewhile(lambda session: now_us - session.heard_us >= _DEAD_US, by_silence))
         effects: list[Effect] = []

@@ -8,7 +8,8 @@ PartitionRead     to the back end if the latest version is requested, else to a 
 RoutedWrite       to the back end
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
-                  read whose predicate fails on it, with the reason
+                  read whose predicate fails on it, with the reason. The rows of a batch are matched
+                  when all are applied, and a read is sent their changes in one message
 Registration      at one position of the log: existing records, as far as requested, then all changes; not
                   registered, if digests of delivered records are not known. A read of aggregates is sent
                   their state, now and whenever a change of its records changes it
@@ -16,7 +17,7 @@ ReaderDataUpdate  in effect for later writes, unless newer data of this reader a
 Unregistration    end the read; a late duplicate of its registration does not begin it again
 SessionGone       end the reads of a session that the notification server has given up; if it does not
                   know the client any more, send it the address
-ClientMoved       store the address of a session's client, which a restored notification server may lack
+DeviceMoved       store the address of a session's device, which a restored notification server may lack
 ================  ====================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -40,9 +41,9 @@ from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
-    ClientMoved,
     CollectEntry,
     ContinuousReadAck,
+    DeviceMoved,
     DropEntry,
     EncodedError,
     LeftRead,
@@ -132,7 +133,7 @@ class Processor:
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | TablesState] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[SessionGone | ClientMoved | StreamAck],
+            | Accepts[SessionGone | DeviceMoved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -184,7 +185,7 @@ class Processor:
         | RoutedWrite
         | _OfContinuousRead
         | SessionGone
-        | ClientMoved
+        | DeviceMoved
         | StreamAck,
     ) -> Sequence[Effect]:
         """Handle a message that its sender may send, by its kind."""
@@ -221,7 +222,7 @@ class Processor:
                     sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
-            case ClientMoved(session=session, endpoint=endpoint, address=address):
+            case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
@@ -277,10 +278,14 @@ class Processor:
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
+        together: list[RowEntry] = []
         for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry | CollectEntry):
                 self._log.copy.apply(entry)
-                effects += self._match(now_us, entry) if isinstance(entry, RowEntry) else ()
+                together += [entry] if isinstance(entry, RowEntry) else ()
+                if together and not together[-1].following:
+                    effects += self._match(now_us, together)
+                    together = []
                 continue
             before = self._log.copy.tables.get(
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
@@ -289,43 +294,54 @@ class Processor:
             effects += self._end_excluded_reads(now_us, before, entry)
         return [*effects, self._log.acknowledge()]
 
-    def _match(self, now_us: int, entry: RowEntry) -> Sequence[Effect]:
-        """Send a new version to the continuous reads that it reaches or no longer reaches."""
-        row = entry.row
-        table = self._log.copy.tables[entry.name]
-        if processor_index(table.number, table.partition_of(row.key), self._processors) != self._number:
+    def _match(self, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
+        """Send new versions to the continuous reads that they reach or no longer reach.
+
+        The entries are those of a batch, or a single one, and all are applied: a read is sent their changes
+        in one message.
+        """
+        table, lsn = self._log.copy.tables[entries[0].name], entries[-1].lsn
+        partition = table.partition_of(entries[0].row.key)
+        if processor_index(table.number, partition, self._processors) != self._number:
             return ()
-        readers = self._shown_to.get((table.number, row.key), set())
         matching = self._matching.get(table.number)
-        reached: list[ReadKey] = []
+        changes: dict[ReadKey, list[Row | LeftRead]] = {}
         effects: list[Effect] = []
-        if matching is not None and row.data is not None:
-            reached, failed = matching.match(row, table)
-            for read_key, error in failed.items():
-                effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
-        for read_key in reached:
-            effects += self._send_change(now_us, read_key, row, entry.lsn)
-        for read_key in sorted(readers - set(reached)):
-            effects += self._send_change(now_us, read_key, LeftRead(row.key, row.ver), entry.lsn)
+        for entry in entries:
+            row = entry.row
+            readers = self._shown_to.get((table.number, row.key), set())
+            reached: list[ReadKey] = []
+            if matching is not None and row.data is not None:
+                reached, failed = matching.match(row, table)
+                for read_key, error in failed.items():
+                    effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+            for read_key in reached:
+                changes.setdefault(read_key, []).append(row)
+            for read_key in sorted(readers - set(reached)):
+                changes.setdefault(read_key, []).append(LeftRead(row.key, row.ver))
+        for read_key, of_read in changes.items():
+            if read_key in self._reads:
+                effects += self._send_changes(now_us, read_key, of_read, lsn)
         return effects
 
-    def _send_change(
-        self, now_us: int, read_key: ReadKey, change: Row | LeftRead, lsn: int | None
+    def _send_changes(
+        self, now_us: int, read_key: ReadKey, changes: Sequence[Row | LeftRead], lsn: int | None
     ) -> Sequence[Effect]:
-        """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
+        """Send changes to a reader together; ``lsn`` None: the records existed before the registration."""
         read = self._reads[read_key]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse_read(now_us, read_key, "its token has expired")
-        if isinstance(change, Row):
-            self._record_shown(read_key, read, change.key)
-        else:
-            self._record_left(read_key, read, change.key)
+        for change in changes:
+            if isinstance(change, Row):
+                self._record_shown(read_key, read, change.key)
+            else:
+                self._record_left(read_key, read, change.key)
         if read.aggregates is not None:
             return self._send_aggregates(now_us, read_key, read, read.aggregates)
         if read.window is not None:
-            return self._move_window(now_us, read_key, read, read.window, change, lsn)
-        sent = read.build_upsert(change) if isinstance(change, Row) else change
-        return self._send_tell(now_us, read_key, change=sent, lsn=lsn)
+            return self._move_window(now_us, read_key, read, read.window, changes, lsn)
+        sent = [read.build_upsert(change) if isinstance(change, Row) else change for change in changes]
+        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
 
     def _move_window(
         self,
@@ -333,19 +349,23 @@ class Processor:
         read_key: ReadKey,
         read: _ContinuousRead,
         window: Window,
-        change: Row | LeftRead,
+        changes: Sequence[Row | LeftRead],
         lsn: int | None,
     ) -> Sequence[Effect]:
-        """Send what a change of a record makes of a window, in one message: it is whole at any time."""
-        if isinstance(change, Row):
-            moved = window.put(change.key, record_of(change, read.table))
-        else:
-            moved = window.remove(change.key)
-        changes = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
-        if not changes:
+        """Send what changes of records make of a window, in one message: it is whole at any time."""
+        before = set(window.first_keys()) if len(changes) > 1 else set[str]()
+        moved: dict[str, bool] = {}
+        for change in changes:
+            if isinstance(change, Row):
+                moved |= window.put(change.key, record_of(change, read.table))
+            else:
+                moved |= window.remove(change.key)
+        if len(changes) > 1:  # what has come and left again, or left and come back, as it is now
+            moved = {key: key in window for key in moved if key in window or key in before}
+        sent = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
+        if not sent:
             return ()
-        also = changes[1] if len(changes) > 1 else UNSET
-        return self._send_tell(now_us, read_key, change=changes[0], lsn=lsn, also=also)
+        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
 
     def _build_moved(self, read: _ContinuousRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
         """Build the change that tells a reader of a record that has come into a window or left it."""
@@ -462,7 +482,7 @@ class Processor:
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
         state: list[Value] | UnsetType = UNSET,
-        also: Upsert | LeftRead | UnsetType = UNSET,
+        also: Sequence[Upsert | LeftRead] | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = read_key
@@ -481,7 +501,7 @@ class Processor:
             is_alone=is_alone,
             state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
-            also=also,
+            also=also if also is UNSET else list(also),
         )
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
@@ -656,7 +676,7 @@ class Processor:
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
-                effects += self._send_change(now_us, read_key, row, None)
+                effects += self._send_changes(now_us, read_key, [row], None)
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
@@ -665,11 +685,11 @@ class Processor:
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._send_change(now_us, read_key, LeftRead(key, None), None)
+                effects += self._send_changes(now_us, read_key, [LeftRead(key, None)], None)
                 continue
             self._record_shown(read_key, read, key)
             if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._send_change(now_us, read_key, LeftRead(key, known.ver), None)
+                effects += self._send_changes(now_us, read_key, [LeftRead(key, known.ver)], None)
         return effects
 
     def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:

@@ -17,7 +17,7 @@ from mudkit.systems.mud.device.connection import (
     Writing,
 )
 from mudkit.systems.mud.messages import (
-    CLIENT_FROM_GATEWAY,
+    SERVICE_FROM_GATEWAY,
     AskBatch,
     CreateRequest,
     DropRequest,
@@ -76,13 +76,13 @@ def answer(kind, identity, **fields):
         "complete": {"claims": None, "places": [], "table": TABLE},
         "outcome": {} if "error" in fields else {"ver": 1, "lsn": 1, "partition": 0, "table": 1},
     }
-    decoded = CLIENT_FROM_GATEWAY.decode({"kind": kind, "id": identity, **defaults.get(kind, {}), **fields})
+    decoded = SERVICE_FROM_GATEWAY.decode({"kind": kind, "id": identity, **defaults.get(kind, {}), **fields})
     assert decoded is not None
     return decoded
 
 
 def resend(connection, asks, now_us=0):
-    ready = filter(connection.admit, asks)
+    ready = filter(connection.admit_or_queue, asks)
     return sent([effect for pending in ready for effect in connection.send(now_us, pending)])
 
 

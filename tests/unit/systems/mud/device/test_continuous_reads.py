@@ -21,7 +21,7 @@ from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.messages import (
-    CLIENT_FROM_GATEWAY,
+    SERVICE_FROM_GATEWAY,
     Listen,
     Notification,
     Register,
@@ -73,7 +73,7 @@ class Reads:
         """Receive a message of an answer, and process the answer that it completes."""
         if message["kind"] == "complete":
             message = {"table": TABLE, "claims": None, "places": [], **message}
-        answer = CLIENT_FROM_GATEWAY.decode(message)
+        answer = SERVICE_FROM_GATEWAY.decode(message)
         ask = self.connection.receive_answer(answer)
         if ask is None:
             return ()
