@@ -25,7 +25,7 @@ MAX_MESSAGE_DEPTH: Final = 128
 def wire_fields(message: Any) -> Mapping[str, Any]:
     """Return the fields of a message by wire name, its kind first; empty for a value without fields."""
     if not isinstance(message, msgspec.Struct):
-        return message if isinstance(message, Mapping) else {}
+        return message if isinstance(message, dict | Mapping) else {}
     config = message.__struct_config__
     fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
     for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
@@ -37,9 +37,14 @@ def wire_fields(message: Any) -> Mapping[str, Any]:
 
 def as_wire(value: Any) -> Any:
     """Return a message, or a part of one, as plain mappings and lists; bytes stay bytes."""
-    if isinstance(value, msgspec.Struct | Mapping):
-        return {name: as_wire(field) for name, field in wire_fields(value).items()}
-    return [as_wire(item) for item in value] if isinstance(value, list | tuple) else value
+    if type(value) in _SINGLE:
+        return value
+    if isinstance(value, list | tuple):
+        return [as_wire(item) for item in value]
+    if not isinstance(value, dict | msgspec.Struct | Mapping):  # a dict is quicker to tell than a Mapping
+        return value
+    fields = wire_fields(value).items()
+    return {name: field if type(field) in _SINGLE else as_wire(field) for name, field in fields}
 
 
 def is_too_deep(message: Any) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ from mudkit.pipeline.tables import column, read
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
 from mudkit.trace.folder import is_trace
-from mudkit.trace.options import Options, refuse_for_folder
+from mudkit.trace.options import Options
 from mudkit.trace.summaries import Keep, Summaries, finished, in_blocks
 from mudkit.units import US_PER_S
 
@@ -207,6 +206,7 @@ def open_rows(
     work : path-like
         Folder for the traces that are made of other sources; this machine and the workers share it.
     options : Options
+        Without effect on a trace folder.
     reads : path-like, optional
         A log of reads; by default those of the trace folder, or derived ones.
     log_options : Options, optional
@@ -258,16 +258,10 @@ def _open_or_ingest(
     table = find_frame(spark, given) if isinstance(given, str) else None
     name: Place | str = str(given) if table is not None else _existing(given)
     if not isinstance(name, str) and is_trace(name):
-        refuse_for_folder(name, **_read_options(options))
         return name, name
     with progress(spark, "reading the trace"):
         ingest(spark, name if table is None else table, at, **vars(options))
     return name, at
-
-
-def _read_options(options: Options) -> dict[str, Any]:
-    """Return the options that shape reads."""
-    return {name: getattr(options, name) for name in ("rule", "box_km", "window_s")}
 
 
 def _existing(given: PlaceLike) -> Place:

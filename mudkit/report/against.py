@@ -282,6 +282,7 @@ def _place_of(template: str, given: Mapping[str, Any], is_whole: bool) -> Place 
 
 
 def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield latitudes and longitudes of the positions of a trace folder, thinned."""
     parts = table_files(path, "positions")
     for batch in dataset(parts, POSITIONS).to_batches(columns=["lat", "lon"]) if parts else ():
         yield _thinned(batch)
@@ -290,6 +291,7 @@ def _folder_places(path: files.Place) -> Iterator[tuple[NDArray[np.float64], NDA
 def _file_places(
     values: Mapping[str, Any], is_whole: bool
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield latitudes and longitudes of a source, thinned; not whole: of the first rows of some files."""
     plan = file_options("trace", values).plan(existing(values["trace"], "trace"))
     parts = plan.source.files()
     for file in parts if is_whole else parts[:: -(-len(parts) // _SAMPLED_FILES)]:
@@ -299,6 +301,7 @@ def _file_places(
 
 
 def _thinned(table: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return latitudes and longitudes of evenly spaced rows, at most ``_BATCH_PLACES``."""
     every = -(-len(table) // _BATCH_PLACES) or 1
     lat, lon = (np.asarray(table[name].to_numpy(zero_copy_only=False))[::every] for name in ("lat", "lon"))
     return lat, lon

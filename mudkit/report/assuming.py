@@ -156,6 +156,7 @@ class Assumptions:
             )
 
     def _for_rival(self) -> str:
+        """Return under how many of the assumptions the rival is recommended, in words."""
         rows = int((self.table["family"] == self.rival).sum())
         on = f"on {words.count(self.devices, 'device')} alone, " if self.devices else ""
         return f"{on}{rows} of {len(self.table)} assumptions recommend “{self.rival}”"

@@ -165,6 +165,7 @@ class WriteStudy:
         ]
 
     def _row(self, minutes: float) -> pd.Series:
+        """Return the row of the policies with this fixed delay."""
         return self.policies[self.policies["minutes"] == minutes].iloc[0]
 
     def _stale(self, row: pd.Series) -> str:
@@ -281,6 +282,7 @@ def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:
 
 
 def _delay(minutes: float) -> str:
+    """Return a delay in words; NaN is the learnt one."""
     if np.isnan(minutes):
         return _LEARNT
     return f"wait {words.duration(60 * minutes)}" if minutes else "at once"

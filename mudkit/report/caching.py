@@ -182,6 +182,7 @@ class ReadStudy:
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
+        """Return value and text of the first screen's tiles; only one if there are too few reads."""
         if not self.has_enough_reads:
             return [(f"{self.search.count:,}", "reads: too few to recommend a policy")]
         allowed = words.percent(self.max_stale)
@@ -203,6 +204,7 @@ class ReadStudy:
         return [first, second, (most, "is the most that any policy could give, with hindsight")]
 
     def _headline(self) -> str:
+        """Return what is recommended, as a sentence."""
         if not self.has_enough_reads:
             return f"Nothing is recommended: {count_lacking(self.search.count, 'read')}"
         if self.family == "always ask":
@@ -218,6 +220,7 @@ class ReadStudy:
         return f"Answer from the cache when its answer is {describe_policy(self.policy)}: {share}."
 
     def _reasons(self) -> list[str]:
+        """Return why, as sentences; none if there are too few reads."""
         search, chosen = self.search, self.search.chosen
         if not self.has_enough_reads:
             return []
@@ -334,6 +337,7 @@ class ReadStudy:
         return f"; at any distance it gives {words.percent(fresh, 1)} ({_stale(stale)} stale)"
 
     def _assumption(self) -> str:
+        """Return what is assumed about reads and stale answers, as sentences."""
         box, window = (words.span(*self.source.requests(name), shown) for name, shown in _ASSUMED)
         derived = self.source.derived_by()
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
@@ -375,6 +379,7 @@ class ReadStudy:
         return (1 - self.completeness) * most_s
 
     def _soon_stale(self) -> str:
+        """Return the age at which answers become stale, to follow a sentence; empty: there is none."""
         after_s = self.stale_after_s
         return "" if after_s is None else f"; where others write steadily, after {words.duration(after_s)}"
 
@@ -385,6 +390,7 @@ class ReadStudy:
         return f"lacks more than {words.percent(1 - self.completeness)} of what others wrote"
 
     def _warnings(self) -> list[str]:
+        """Return warnings about the data and the recommendation, as sentences."""
         results = []
         if self.fixed.stale.any() and not self.fixed.fresh.any():
             results.append("Every answer that the fixed rule gives from the cache is stale.")
@@ -671,10 +677,12 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
 
 
 def _shown(of: Interval) -> str:
+    """Return a share in percent with its interval."""
     return f"{words.percent(of.value, 1)} ({words.interval(100 * of.low, 100 * of.high, 1)})"
 
 
 def _negated(of: Interval) -> Interval:
+    """Return the interval of the negative value."""
     return replace(of, value=-of.value, low=-of.high, high=-of.low)
 
 

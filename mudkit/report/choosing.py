@@ -234,6 +234,7 @@ def search_setting(
 
 
 def _is_cheaper(one: Sizing, other: Sizing) -> bool:
+    """Return whether the best setting of one search costs less a day, by more than rounding."""
     return one.best["cost_per_day"] < other.best["cost_per_day"] - 1e-9
 
 

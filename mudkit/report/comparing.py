@@ -163,6 +163,7 @@ def compare_runs(
 
 
 def _trace_sum(run: Summary) -> str | None:
+    """Return the checksum of a run's trace; None: it has none."""
     trace = run.manifest.get("inputs", {}).get("trace", {})
     return _checksum(trace) if isinstance(trace, dict) else None
 
@@ -343,6 +344,7 @@ class _Pair:
         return pd.DataFrame(self._differences(), columns=["what", "this", "other"])
 
     def _differences(self) -> list[tuple[str, str, str]]:
+        """Return name, this and other, as text, of parameters, inputs and versions that differ."""
         manifests = (self.this.manifest, self.other.manifest)
         defaults = {
             name: field.get_default(call_default_factory=True)
@@ -436,28 +438,34 @@ class _Pair:
         return figures.side_by_side(scaled, self.labels(), title="95 % intervals of both runs")
 
     def _drawn(self) -> pd.DataFrame:
+        """Return the measures that the figure shows: at most ``_DRAWN``, changed ones first."""
         judged = self._judged()
         order = judged["verdict"].ne("changed").sort_values(kind="stable").index
         drawn: pd.DataFrame = judged.loc[order].head(_DRAWN)
         return drawn
 
     def _named(self, verdict: str) -> pd.DataFrame:
+        """Return the measures with a verdict."""
         named: pd.DataFrame = self.table[self.table["verdict"] == verdict]
         return named
 
     def _judged(self) -> pd.DataFrame:
+        """Return the measures with intervals in both runs: changed, or within chance."""
         judged: pd.DataFrame = self.table[self.table["verdict"].isin(["changed", CHANCE])]
         return judged
 
     def _numbers(self) -> pd.DataFrame:
+        """Return the measures that are numbers in both runs."""
         numbers: pd.DataFrame = self.table[np.isfinite(self.table["difference"])]
         return numbers
 
     def _recommendation(self) -> str:
+        """Return whether both recommend the same: ``same``, ``different``, or empty: not known."""
         row = self.table[self.table["measure"] == RECOMMENDATION]
         return str(row["verdict"].iloc[0]) if len(row) else ""
 
     def _assumption(self) -> str:
+        """Return what the intervals assume, and how many changes would be chance, as sentences."""
         judged = len(self._judged())
         if not judged:
             return "Differences are this run minus the other. Without intervals none is called a change."
@@ -477,6 +485,7 @@ class _Pair:
         return f"Intervals of the differences assume that the two runs are independent. {shared}{often}"
 
     def _warnings(self) -> list[str]:
+        """Return what makes the runs hard to compare, as sentences."""
         warnings = []
         given = [run.manifest.get("parameters", {}) for run in (self.this, self.other)]
         limits = [values.get("completeness") for values in given]
@@ -509,6 +518,7 @@ class _Pair:
         return warnings
 
     def _summary(self) -> list[Measure]:
+        """Return the measures of the comparison itself."""
         same = {"same": "yes", "different": "no"}.get(self._recommendation())
         counted = [
             Measure(
@@ -535,6 +545,7 @@ class _Pair:
         ]
 
     def _provenance(self, build: Path) -> str:
+        """Return both runs, with links to those beside this page, and the command, as Markdown."""
         command = [*words_of_command(self.this.report, self.this.manifest.get("parameters", {}))]
         command.append(f"--against {self.other.folder}")
         lines = []
@@ -593,6 +604,7 @@ def _words(name: Any) -> str:
 
 
 def _written(value: Any) -> str:
+    """Return the value of a parameter as it is written on a command line."""
     if isinstance(value, dict):
         return ", ".join(f"{name}={part}" for name, part in value.items()) or words.NO_VALUE
     if isinstance(value, list):

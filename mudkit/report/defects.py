@@ -560,10 +560,12 @@ def _span(source: TraceSource, start_us: int, end_us: int) -> str:
 
 
 def _local(source: TraceSource, t_us: int) -> pd.Timestamp:
+    """Return a time (µs since 1970) in the time zone of the report."""
     return pd.Timestamp(t_us, unit="us", tz="UTC").tz_convert(source.tz)
 
 
 def _date(t_us: int) -> str:
+    """Return the day of a time (µs since 1970, UTC) in words."""
     return f"{pd.Timestamp(t_us, unit='us'):%-d %B %Y}"
 
 

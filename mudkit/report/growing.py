@@ -149,9 +149,11 @@ def _rival(pool: TaskPool, cost: Cost) -> str:
 
 
 def _pair(pool: TaskPool, names: Sequence[str], values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the values of two systems of a pool."""
     one, other = (float(values[pool.systems.index(name)]) for name in names)
     return one, other
 
 
 def _begun(task: str) -> str:
+    """Return a task's name as the first word of a sentence."""
     return task[:1].upper() + task[1:]

@@ -187,6 +187,7 @@ def plotly_script() -> str:
 
 
 def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
+    """Return the HTML of a notebook whose outputs are replaced already."""
     resources = {"page_css": _CSS, "language_code": "en"}
     page, _ = _exporter(show_code=show_code).from_notebook_node(notebook, resources=resources)
     return str(page)
@@ -248,6 +249,7 @@ def _picture(models: dict[str, Any], identity: str, numbers: Iterator[int]) -> s
 
 
 def _parts(models: dict[str, Any], identity: str, numbers: Iterator[int]) -> Iterator[str]:
+    """Yield a figure or text for each widget inside a panel, in order, but for its guide."""
     model = models.get(identity, {})
     state = model.get("state", {})
     if "_widget_data" in state:
@@ -293,6 +295,7 @@ def _folded(cells: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNod
 
 
 def _raw(text: str) -> nbformat.NotebookNode:
+    """Return a raw cell, which goes into the page as it stands."""
     cell: nbformat.NotebookNode = nbformat.v4.new_raw_cell(text, metadata={"mudkit_fold": True})
     return cell
 
@@ -334,6 +337,7 @@ def _caption(layout: dict[str, Any]) -> str:
 
 
 def _without_progress(text: str) -> str:
+    """Return text without progress bars and terminal codes."""
     lines = re.split(r"(?<=[\n\r])", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r\n", "\n"))
     return "".join(line.replace("\r", "") for line in lines if line.strip() and not _PROGRESS.search(line))
 
@@ -357,6 +361,7 @@ def _without_network(page: str) -> str:
 
 
 def _loaded_from(tag: Tag) -> str:
+    """Return the address on the network that a tag loads; empty: none."""
     names: Iterable[str] = ("href",) if tag.name == "link" else _SOURCES
     for name in names:
         value = str(tag.get(name, "")).strip()

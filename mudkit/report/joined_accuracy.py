@@ -137,5 +137,6 @@ def _weights(random: np.random.Generator, length: int) -> NDArray[np.int64]:
 
 
 def _around(value: float, drawn: Sequence[float]) -> intervals.Interval:
+    """Return the 95 % interval of drawn values, wide enough to contain the value."""
     low, high = (float(end) for end in np.percentile(drawn, [2.5, 97.5]))
     return intervals.Interval(value, min(low, value), max(high, value), "interval")

@@ -55,6 +55,7 @@ def _early(study: JoiningStudy, threshold: int | None) -> Sums:
 
 
 def _combination(study: JoiningStudy, way: Way, threshold: int = 0) -> Combination:
+    """Return the interval and cell of the page, with another way and threshold."""
     return Combination(way, study.choice.interval_s, study.zoom, threshold)
 
 

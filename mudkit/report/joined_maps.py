@@ -134,6 +134,7 @@ def _of_block(
     setup: Setup,
     block: Block,
 ) -> pa.Table:
+    """Count the cells of a block, and reduce them to a table; runs in Spark's tasks, too."""
     messages = block.part(shown["interval_s"])
     if not len(messages):
         return columns.empty_table()
@@ -149,6 +150,7 @@ def _local_s(since_s: pd.Series, tz: str) -> pd.Series:
 
 
 def _by_cell(tz: str, counted: pd.DataFrame) -> pa.Table:
+    """Sum over time: a row a cell, with its first and last local time."""
     local_s = _local_s(counted["since_s"], tz)
     sums = dict.fromkeys(_SUMS, "sum") | {"first_s": "min", "last_s": "max"}
     summed = counted.assign(first_s=local_s, last_s=local_s).groupby(["x", "y"]).agg(sums).reset_index()
@@ -158,6 +160,7 @@ def _by_cell(tz: str, counted: pd.DataFrame) -> pa.Table:
 def _by_picture(
     tz: str, kept: pd.MultiIndex | None, begins_s: Mapping[int, int], counted: pd.DataFrame
 ) -> pa.Table:
+    """Sum by picture of the map over time; a row for each length of steps, picture and cell."""
     import pandas as pd
 
     if kept is not None:
@@ -284,11 +287,13 @@ def places_answer(cells: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer
 
 
 def _busiest_label(shown: pa.Table) -> str:
+    """Return the time of the picture with most messages."""
     labels = list(dict.fromkeys(shown["at"].to_pylist()))
     return str(labels[busiest(shown)])
 
 
 def _idle(cells: int) -> str:
+    """Return how many cells save nothing, as a clause."""
     return (
         f"{words.count(cells, 'cell')} {'saves' if cells == 1 else 'save'} nothing"
         if cells

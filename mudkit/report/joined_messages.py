@@ -327,6 +327,7 @@ class Cells:
 
 
 def _sorted_names(devices: pa.ChunkedArray) -> pa.Array:
+    """Return the distinct names of devices, in order."""
     names = pc.unique(devices).cast(pa.string())
     return names.take(pc.array_sort_indices(names))
 
@@ -540,6 +541,7 @@ class Block:
         return self.messages if past - first == len(self.messages) else self.messages.take(slice(first, past))
 
     def _rows(self, interval_s: int) -> tuple[int, int]:
+        """Return first and past-the-last row of the messages that this block counts at an interval."""
         length_us = interval_s * US_PER_S
         rows = [0, len(self.messages)]
         for at, end_us in enumerate(self._ends_us):
@@ -595,6 +597,7 @@ class Block:
 
 
 def _grouped(cells: Cells, of: Combination) -> NDArray[np.int64]:
+    """Return the group of each message: those of one group leave in one aggregate."""
     if of.way == "own":
         return own_groups(cells, of.interval_s, of.threshold or None)
     if of.way == "different":

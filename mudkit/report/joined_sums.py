@@ -121,6 +121,7 @@ class BlockSummary:
         return Groups(partial(self._of_piece, setup), keys, self.values)
 
     def _of_piece(self, setup: Setup, piece: Piece) -> pa.Table:
+        """Compute the table of one block of time, in a task of Spark."""
         rows = piece.table.slice(piece.begin)
         return self.function(setup, setup.block(rows)) if len(rows) else self.columns.empty_table()
 
@@ -213,21 +214,25 @@ class JoinedSums:
 
     @cached_property
     def _whole(self) -> Block:
+        """All positions of a trace in memory as one block."""
         return Block(Messages(self.source.positions))
 
     @cached_property
     def _blocks(self) -> Distributed:
+        """Positions on Spark, divided into blocks of time, each with what comes after it."""
         rows: Distributed = self.source.positions
         return rows.by_time(self._setup.edges_us, self._longest_s * US_PER_S)
 
     @cached_property
     def _setup(self) -> Setup:
+        """Time zone, edges and half of the devices (by a checksum of names), which all blocks need."""
         names = self.source.devices
         drawn = np.argsort([zlib.crc32(name.encode()) for name in names])
         half = pa.array(names, pa.string()).take(pa.array(np.sort(drawn[: (len(names) + 1) // 2])))
         return Setup(self.source.tz, _edges_us(self.source), half)
 
     def _answer(self, question: Question) -> Any:
+        """Return an answer that is known, or compute it; while questions are collected raise Lacking."""
         if question not in self._known:
             if self._lacking is not None:
                 self._lacking[question] = None
@@ -328,6 +333,7 @@ def _parts(
 
 
 def _by_day(messages: Messages, of: Combination, tz: str) -> Iterator[tuple[int, Block]]:
+    """Yield the local days of messages, each with the block of its messages."""
     day = _begin_days(messages, of, tz)
     for number in np.unique(day).tolist():
         yield number, Block(messages.take(day == number))
@@ -345,6 +351,7 @@ def _counts_of(sums: Sums) -> list[tuple[int, Any, Any]]:
 
 
 def _listed(what: int, counts: NDArray[np.int64]) -> list[tuple[int, Any, Any]]:
+    """Return keys and counts that are not 0, as a part of a table."""
     keys = np.flatnonzero(counts)
     return [(what, keys, counts[keys])]
 

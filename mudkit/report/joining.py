@@ -98,6 +98,7 @@ class Search:
         return min([*whole, *parts], default=math.inf)
 
     def _parts_allowed(self) -> list[tuple[int, int, int]]:
+        """Return the keys of early sending whose delay and errors keep the limits."""
         return [
             key
             for key, sums in self.with_threshold.items()

@@ -54,10 +54,12 @@ class _Entry:
 
     @property
     def name(self) -> str:
+        """Name of the report."""
         return str(self.manifest["report"])
 
     @property
     def headline(self) -> str:
+        """Headline of the run, or that it has none."""
         return str(self.manifest.get("headline", "") or "No headline.")
 
     def about(self) -> str:
@@ -134,6 +136,7 @@ def _summarised(folder: Path) -> dict[str, Any]:
 
 
 def _item(entry: _Entry) -> str:
+    """Return the list item of a run, as HTML."""
     compared = entry.name.removeprefix("compare-")
     question = (
         f"What differs between two runs of {compared}?"
@@ -146,6 +149,7 @@ def _item(entry: _Entry) -> str:
 
 
 def _link(question: str, path: str, headline: str, about: str = "") -> str:
+    """Return a list item with a link, its headline, and a note, as HTML."""
     soft = f"<p class='soft'>{escape(about)}</p>" if about else ""
     return (
         f"<li class='say'><h2><a href='{escape(path)}'>{escape(question)}</a></h2>"

@@ -339,6 +339,7 @@ def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) ->
 
 
 def _range(field: FieldInfo) -> str:
+    """Return the limits of a number in words, with a space before; empty without any."""
     limits = {
         key: getattr(rule, key)
         for rule in field.metadata
@@ -351,12 +352,14 @@ def _range(field: FieldInfo) -> str:
 
 
 def _shown(value: Any, key: str) -> str:
+    """Return a refused value, or the refused entry of a mapping, with its type."""
     if isinstance(value, dict):
         value = value.get(key)
     return f"{value!r} ({type(value).__name__})"
 
 
 def _schema(template: str) -> type[Parameters]:
+    """Return the parameters' model of a report; raise ParameterError with what is near."""
     if template not in TEMPLATES:
         raise ParameterError(
             "There is no such report.",

@@ -70,6 +70,7 @@ def _busiest(positions: Rows, lengths_us: Sequence[int]) -> Iterator[tuple[int, 
 
 
 def _is_between(first_us: int, past_us: int, positions: pa.Table) -> NDArray[np.bool_]:
+    """Return which positions lie in a stretch of time; its end does not belong to it."""
     t_us = epoch_us(positions["ts"])
     return (t_us >= first_us) & (t_us < past_us)
 
@@ -102,6 +103,7 @@ def named_places(
 
 
 def _place(text: str) -> tuple[float, float]:
+    """Parse ``lat,lon``."""
     lat, _, lon = text.partition(",")
     return float(lat), float(lon)
 
@@ -213,6 +215,7 @@ class PlayedStretch:
 
 
 def _at(row: pd.Series) -> str:
+    """Return the name of a receiver, as it follows a verb."""
     name = str(row["receiver"])
     return name if name in _NAMED else f"at {name}"
 
@@ -327,10 +330,12 @@ def _application(
 
 
 def _value(contexts: Sequence[Context], quantity: str) -> float:
+    """Return the mean speed in km/h, or how many different people some contexts name."""
     if quantity == "speed":
         return round(float(np.mean([context["speed_kmh"] for context in contexts])), 1)
     return float(len(frozenset().union(*(context.people for context in contexts))))
 
 
 def _mean_time_s(contexts: Sequence[Context]) -> float:
+    """Return the mean middle of the contexts' time spans, in seconds."""
     return round(float(np.mean([sum(context.span_us or (0, 0)) / 2e6 for context in contexts])), 1)

@@ -193,6 +193,7 @@ def times_of_reads(devices: Devices) -> TimesOfReads:
 
 
 def _times(pairs: Pairs) -> TimesOfReads:
+    """Count reads by minute of the day, and by their quarter of a degree of longitude."""
     by_minute = np.bincount(slots_of_day(pairs.t_us, pairs.lon, MINUTES_A_DAY), minlength=MINUTES_A_DAY)
     ahead = np.unique(np.rint(4.0 * pairs.lon).astype(np.int64), return_counts=True)
     return TimesOfReads(int(pairs.t_us.min()), by_minute, *ahead)

@@ -199,6 +199,7 @@ class PlayedEvents:
         )
 
     def _dominance(self) -> list[str]:
+        """Return a sentence if few days hold most messages; else nothing."""
         days, counts = np.unique(self.first.arrivals_us // _DAY_US, return_counts=True)
         few, share = dominant(counts)
         if few:

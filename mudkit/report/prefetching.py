@@ -206,6 +206,7 @@ class SizingStudy:
         return self._recommendation() + (_EXAMPLE if self.played.is_example else "")
 
     def _recommendation(self) -> str:
+        """Return what is recommended, as a sentence, or why nothing is."""
         verdict, played = self.verdict, self.played
         if verdict == "no link":
             return "No setting helps: there is never a link, and every message is lost."
@@ -234,6 +235,7 @@ class SizingStudy:
         return f"{todo}."
 
     def _reason(self) -> str:
+        """Return why, as sentences."""
         best, verdict = self.best, self.verdict
         if verdict == "no link":
             return "Neither prefetching nor waiting to be asked brings a message to the device."
@@ -370,6 +372,7 @@ class SizingStudy:
         return f"{words.number(cost, 1)} a day at these prices"
 
     def _assumption(self) -> str:
+        """Return the prices, and what others would change, as sentences."""
         prices = self.sized.prices
         listed = [
             f"{what} {words.number(getattr(prices, name))} (`{parameter}`)"
@@ -409,9 +412,11 @@ class SizingStudy:
         return f" Halving or doubling the price of {' or of '.join(idle)} changes nothing."
 
     def _limits_by_price(self) -> tuple[float, float]:
+        """Return the smallest and largest best limit over all prices."""
         return float(self.by_price["limit"].min()), float(self.by_price["limit"].max())
 
     def _warnings(self) -> list[str]:
+        """Return warnings about the log and the range that was tried, as sentences."""
         notes = self.played.warnings()
         if self.extended:
             notes.append(
@@ -423,6 +428,7 @@ class SizingStudy:
         return notes
 
     def _first_measures(self) -> list[Measure]:
+        """Return the figures of the first screen."""
         best, setting, played = self.best, self.setting, self.played
 
         def scored(name: str, unit: str, definition: str, row: pd.Series = best, of: str = "") -> Measure:
@@ -775,6 +781,7 @@ def _threshold(threshold_s: float) -> str:
 
 
 def _shown(table: pd.DataFrame, first: str) -> pd.DataFrame:
+    """Return the columns that a table shows: measures and cost, with intervals."""
     names = [f"{name}{end}" for name in (*_MEASURES, "cost_per_day") for end in ("", *ENDS)]
     return table[[first, *names]]
 

@@ -98,6 +98,7 @@ def first_measures(
 
 
 def _of_stays(source: TraceSource, stays: Stays) -> list[Measure]:
+    """Return the measures of stops and trips."""
     stops, trips = stays
 
     def median(table: pd.DataFrame, column: str) -> Interval:
@@ -121,6 +122,7 @@ def _of_stays(source: TraceSource, stays: Stays) -> list[Measure]:
 
 
 def _measure(name: str, value: Interval | float | str | None, unit: str, definition: str) -> Measure:
+    """Return a measure; an interval gives its ends, a range none."""
     if not isinstance(value, Interval):
         return Measure(name, value, unit, definition)
     ends = (value.low, value.high) if value.kind == "interval" else (None, None)

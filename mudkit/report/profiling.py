@@ -143,6 +143,7 @@ def _of_days(source: TraceSource) -> str:
 
 
 def _headline(source: TraceSource, defects: list[Defect], share: float) -> str:
+    """Return whether the trace is clean, or which kinds of defects it has, as a sentence."""
     kinds = list(dict.fromkeys(KINDS[defect.kind] for defect in defects))
     if kinds:
         return f"The trace is not clean: it has {_joined(kinds)}."
@@ -158,6 +159,7 @@ def _headline(source: TraceSource, defects: list[Defect], share: float) -> str:
 
 
 def _reason(source: TraceSource, aside: pd.DataFrame, kept: int, *, is_clean: bool) -> str:
+    """Return what follows the headline: how many rows were set aside and why, as sentences."""
     total = int(aside["rows"].sum())
     if total:
         worst = aside.sort_values("rows", ascending=False).iloc[0]
@@ -193,10 +195,12 @@ _NOUNS: Final = {
 
 
 def _joined(names: list[str]) -> str:
+    """Return names in a row, with "and" before the last."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _median(column: pd.Series) -> float:
+    """Return the median of a column; NaN of none."""
     return float(column.median()) if len(column) else np.nan
 
 
@@ -544,6 +548,7 @@ def _cell_width(zoom: int, lat: NDArray[np.float64]) -> str:
 
 
 def _busiest(table: pa.Table) -> int:
+    """Return the number of the picture with most positions."""
     return int(table["positions"].to_numpy().argmax())
 
 

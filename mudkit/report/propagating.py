@@ -151,6 +151,7 @@ class JoiningStudy:
 
     @property
     def _is_early(self) -> bool:
+        """True if messages of the recommended way may leave before the end of the interval."""
         return self.verdict != "own" or not self.search.is_allowed(*self.best_key)
 
     def _combination(self, way: Way) -> Combination:
@@ -226,6 +227,7 @@ class JoiningStudy:
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
+        """Return value and text of the first screen's tiles."""
         is_used, repeated = self.verdict != "nothing", self.joined.repeated_share
         left = f"of the bytes {'are' if is_used else 'would be'} left"
         if self.left.kind == "interval":
@@ -301,6 +303,7 @@ class JoiningStudy:
         )
 
     def _quantity_told(self) -> str:
+        """Return how far the quantity of aggregates is from the truth, as a clause."""
         error = self.sums.quantity_error(self.quantity)
         if math.isnan(error):
             return "no speed is known"
@@ -360,6 +363,7 @@ class JoiningStudy:
         return f"Not what is recommended ({WAYS[self.verdict]}): here the messages of a cell are joined. "
 
     def _headline(self) -> str:
+        """Return what is recommended, as a sentence."""
         if self.verdict == "nothing":
             return "Send every message by itself: " + (
                 "within the limits, joining saves less than 5 % of the bytes."
@@ -395,6 +399,7 @@ class JoiningStudy:
         return f"but 95 % of all positions are only within {_apart(away_m)} of them, beyond {limit}"
 
     def _reason(self) -> str:
+        """Return what that leaves and costs, or why nothing is joined, as sentences."""
         sizes = self.search.sizes
         joined = self.joined.left_share(sizes)
         cells = f"the messages of cells {words.distance(self.cell_km)} wide"
@@ -445,6 +450,7 @@ class JoiningStudy:
         return float(whole / self.source.recorded_days)
 
     def _assumption(self) -> str:
+        """Return the assumed sizes and limits, and what others would change, as sentences."""
         sizes, limits = self.search.sizes, self.search.limits
         text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
         if self.verdict == "join":
@@ -701,6 +707,7 @@ def _holes(source: TraceSource) -> list[str]:
 
 
 def _times(value: int, factor: float) -> int:
+    """Return a multiple of a size or duration, rounded, at least 1."""
     return max(round(factor * value), 1)
 
 

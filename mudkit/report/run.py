@@ -231,6 +231,7 @@ class _Stages:
             self.say(str(stage))
 
     def _print(self, line: str) -> None:
+        """Print a line of progress to standard error, if progress is shown."""
         if self._is_shown:
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -323,6 +324,7 @@ def _options(name: str, value: Any) -> list[str]:
 
 
 def _assigned(value: Any) -> str:
+    """Return a value as ``--param NAME=`` takes it."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -401,6 +403,7 @@ def page_request(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
     return {"python": platform.python_version()} | {
         package: metadata.version(package) for package in _VERSIONS
     }
@@ -419,6 +422,7 @@ def _close(folder: Path, manifest: dict[str, Any], started: dt.datetime, duratio
 def _execute(
     notebook: nbformat.NotebookNode, values: dict[str, Any], folder: Path, stages: _Stages
 ) -> nbformat.NotebookNode:
+    """Execute a notebook in a kernel of its own and return it; raise ReportFailed with its error."""
     import nbformat  # loading these takes longer than loading all of mudkit
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -506,6 +510,7 @@ def _keep_failed(folder: Path, path: Path) -> None:
 
 
 def _fingerprint(manifest: dict[str, Any]) -> str:
+    """Return a checksum of a manifest."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
@@ -523,5 +528,6 @@ def find_finished(build: Path, template: str, mark: str) -> Path | None:
 
 
 def _title(notebook: nbformat.NotebookNode) -> str:
+    """Return the first heading of a notebook."""
     first = next((cell.source for cell in notebook.cells if cell.cell_type == "markdown"), "Report")
     return str(first).splitlines()[0].lstrip("# ")

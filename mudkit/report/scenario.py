@@ -205,6 +205,7 @@ def read_outages(path: str, tz: str) -> pa.Table:
 def _read_log(
     path: str, what: str, required: Mapping[str, tuple[str, ...]], optional: tuple[str, ...] = ()
 ) -> Log:
+    """Read a log with these columns; raise TraceContentError if it has no row."""
     log = Log.read(path, what, required, optional)
     if not len(log.rows):
         raise TraceContentError(

@@ -58,6 +58,7 @@ def _zone(value: str) -> str:
 
 
 def _predicate(value: str) -> str:
+    """Refuse a text that is no predicate."""
     from mudkit.report.selection import Selection  # it loads the language
 
     Selection.parse(value)
@@ -116,6 +117,7 @@ class OfTrace(Parameters):
     @field_validator("rule")
     @classmethod
     def _is_rule(cls, value: str) -> str:
+        """Refuse a text that is no rule of reads."""
         if value:
             try:
                 Rule.parse(value)
@@ -154,6 +156,7 @@ class CachePolicy(OfTrace):
 
     @model_validator(mode="after")
     def _rule_within_horizon(self) -> CachePolicy:
+        """Refuse a rule whose age is beyond the horizon."""
         if self.rule_minutes * 60 > self.horizon_s:
             raise ValueError(f"rule_minutes of at most horizon_s / 60 = {self.horizon_s / 60:g}")
         return self
@@ -204,6 +207,7 @@ class PrefetchSizing(Parameters):
     @field_validator("reads")
     @classmethod
     def _with_arrivals(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a log of reads without one of arrivals, and the other way round."""
         arrivals = info.data.get("arrivals", value)
         if bool(arrivals) != bool(value):
             raise ValueError("a log of arrivals and one of reads, or neither: then an example is generated")
@@ -212,12 +216,14 @@ class PrefetchSizing(Parameters):
     @field_validator("outages")
     @classmethod
     def _with_logs(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a log of outages without the two others."""
         if value and not info.data.get("arrivals", value):
             raise ValueError("no log of outages without those of arrivals and reads")
         return value
 
     @model_validator(mode="after")
     def _enough(self) -> PrefetchSizing:
+        """Refuse a generated example that is too short to say anything."""
         if not self.arrivals and (
             self.arrivals_per_day * self.days < 20 or self.reads_per_day * self.days < 5
         ):
@@ -279,6 +285,7 @@ class Propagation(Parameters):
     @field_validator("places")
     @classmethod
     def _on_sphere(cls, value: dict[str, str]) -> dict[str, str]:
+        """Refuse places that are no latitude and longitude."""
         for place in value.values():
             try:
                 lat, lon = map(float, place.split(","))
@@ -293,6 +300,7 @@ class Propagation(Parameters):
     @field_validator("thresholds")
     @classmethod
     def _with_one(cls, value: list[int]) -> list[int]:
+        """Refuse sizes of groups that lack 1, repeat one, or are below it."""
         if 1 not in value or min(value) < 1 or len(set(value)) < len(value):
             raise ValueError("different whole numbers from 1 on, 1 (no aggregation) among them")
         return value
@@ -356,6 +364,7 @@ class ScoreboardParameters(OfTrace):
     @field_validator("tasks", "systems")
     @classmethod
     def _known(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        """Refuse names of tasks or systems that are not known or come twice; systems: none at all."""
         from mudkit.experiment import ADAPTERS, TASKS  # they load all systems
 
         known = list(TASKS if info.field_name == "tasks" else ADAPTERS)
@@ -367,6 +376,7 @@ class ScoreboardParameters(OfTrace):
     @field_validator("reads", "outages", "writes")
     @classmethod
     def _with_trace(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a log without the trace of its devices."""
         if value and not info.data.get("trace", value):
             raise ValueError("no log without the trace of its devices: trace=FILE")
         return value

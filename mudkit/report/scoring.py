@@ -111,6 +111,7 @@ class ScoreStudy:
         return pd.DataFrame([self._use(task) for task in self.board.tasks])
 
     def _use(self, task: str) -> dict[str, object]:
+        """Return the row of a task: the chosen system, its measures, and how sure that is."""
         pool, part = self.pools[task], COSTS[self.cost][2]
         sums = pool.sums
         chosen = choose(sums["useful"], sums["wanted"], sums[part])
@@ -232,6 +233,7 @@ class ScoreStudy:
         return len(self._named_uses) == len(self.board.tasks)
 
     def _tiles(self) -> list[tuple[str, str]]:
+        """Return value and text of the first screen's tiles."""
         named, unit, _ = COSTS[self.cost]
         uses = self._named_uses
         tasks = [str(task) for task in uses["task"]]
@@ -290,6 +292,7 @@ class ScoreStudy:
         return " · ".join(texts)
 
     def _span(self, name: str, shown: Callable[[float], str]) -> str:
+        """Return the range of a column over the tasks that are named, in words."""
         values = self._named_uses[name]
         return words.span(values.min(), values.max(), shown)
 
@@ -304,6 +307,7 @@ class ScoreStudy:
         return f"{brought}, {_cost(row['cost'])} {COSTS[self.cost][1]} for each{less}"
 
     def _headline(self) -> str:
+        """Return which system to use for which task, as a sentence, or that none is firm."""
         uses = self._named_uses
         if uses.empty:
             return "No system can be recommended: nothing that was wanted was delivered."
@@ -336,6 +340,7 @@ class ScoreStudy:
         return f"{counts.min():,} to {counts.max():,} deliveries are too few"
 
     def _reason(self) -> str:
+        """Return how systems were chosen and how sure that is, as sentences."""
         uses = self._named_uses
         if uses.empty:
             if self.own is not None:
@@ -370,6 +375,7 @@ class ScoreStudy:
         )
 
     def _assumption(self) -> str:
+        """Return the fleet, its growth and the cost that counts, as sentences."""
         phones = max(task.scenario.devices for task in self.given)
         text = f"The fleet has {phones} phones (`devices`)."
         for task in self._named_uses["task"]:
@@ -406,6 +412,7 @@ class ScoreStudy:
         return f" If a system may bring {bars}, the choice {chosen}."
 
     def _warnings(self) -> list[str]:
+        """Return warnings about seeds, tasks and measures, as sentences."""
         notes = [] if self.own is None else self.own.warnings()
         seeds = self.board.runs["seed"].nunique()
         if seeds < intervals.MIN_REPETITIONS:
@@ -735,6 +742,7 @@ def _alike(row: Sequence[float]) -> tuple[str, str, str]:
 
 
 def _divided(part: float, whole: float) -> float:
+    """Return a ratio; NaN if the whole is 0."""
     return part / whole if whole else math.nan
 
 

@@ -97,6 +97,7 @@ class Selection:
                 )
 
     def _rows(self, table: pa.Table, predicate: Predicate | None) -> pa.Table:
+        """Return the rows of the period that a predicate selects; None selects all."""
         if self.period is not None:
             begin, end = (pa.scalar(time, table["ts"].type) for time in self.period)
             is_within = pc.and_(pc.greater_equal(table["ts"], begin), pc.less(table["ts"], end))
@@ -129,6 +130,7 @@ def parse_period(text: str, tz: str) -> tuple[dt.datetime, dt.datetime]:
 
 
 def _no_period(text: str) -> ParameterError:
+    """Return the error for a text that is no period."""
     return ParameterError(
         "This is not a period.",
         where="period",

@@ -197,11 +197,13 @@ class TraceSource:
 
     @cached_property
     def _kinds(self) -> dict[str, Values]:
+        """Kinds of values that are ranked, by name: places, steps between positions, and times."""
         places = {name: profile.place_values(name) for name in _PLACES}
         return {"steps": profile.step_values(self.tz), "times": profile.time_values()} | places
 
     @cached_property
     def _values(self) -> dict[str, Ranks]:
+        """Ranks of each kind of value."""
         return {
             name: Ranks(self.positions, values, self._summaries[f"values {name}"])
             for name, values in self._kinds.items()
@@ -241,6 +243,7 @@ class TraceSource:
 
     @property
     def _read_steps(self) -> Values:
+        """Steps between the reads of a device."""
         return profile.step_values(self.tz)
 
     @cached_property
@@ -326,6 +329,7 @@ class TraceSource:
 
     @cached_property
     def _median_steps_s(self) -> pd.Series:
+        """Medians of :meth:`median_steps_s`, computed once."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         steps = self.values("steps")
@@ -368,6 +372,7 @@ class TraceSource:
 
     @cached_property
     def _days(self) -> pd.DataFrame:
+        """Count positions, reads and devices by local day."""
         return self._by_time("D")
 
     def warnings(self) -> list[str]:
@@ -400,6 +405,7 @@ class TraceSource:
         return words.listing(rules)
 
     def _by_time(self, unit: str) -> pd.DataFrame:
+        """Count positions, reads and devices by local day or hour, those without any left out."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
         table = self.quarters
@@ -537,6 +543,7 @@ class TraceSource:
         return int(begun.sum()), int((~begun).sum())
 
     def _sample(self) -> Iterable[str]:
+        """Yield that the page is about a sample, if it is."""
         if self.devices_read:
             yield (
                 f"The trace is large: this page is about a sample of {len(self.devices):,} of "
@@ -545,6 +552,7 @@ class TraceSource:
             )
 
     def _dominance(self) -> Iterable[str]:
+        """Yield a sentence where a few days or devices have most of the rows."""
         what = "reads" if self.read_count else "positions"
         days = self.days()[what]
         if self.read_count:
@@ -563,6 +571,7 @@ class TraceSource:
                 )
 
     def _gaps(self) -> Iterable[str]:
+        """Yield a sentence if there are whole days without a row in between."""
         import pandas as pd
 
         if not self.count:
@@ -582,6 +591,7 @@ class TraceSource:
         )
 
     def _clusters(self) -> Iterable[str]:
+        """Yield a sentence if many derived reads follow another within a minute."""
         if not self.read_count or not self.derived_by():
             return
         share = int(self._of_reads["bursts"]["rows"].to_numpy().sum()) / self.read_count
@@ -604,6 +614,7 @@ class TraceSource:
             )
 
     def _beyond_the_map(self) -> Iterable[str]:
+        """Yield a sentence if positions lie where a map in Mercator's projection ends."""
         beyond = int(self._summaries["beyond"]["rows"].to_numpy().sum())
         if beyond:
             yield (
@@ -623,6 +634,7 @@ class TraceSource:
             )
 
     def _zones(self) -> Iterable[str]:
+        """Yield a sentence if places span time zones, or activity is at hours that suggest another one."""
         if not self.count:
             return
         # Places on both sides of 180 degrees lie together.
@@ -660,6 +672,7 @@ class TraceSource:
             yield f"Hours are {self.tz}, but the places lie {where}: set `tz`."
 
     def _sizes(self) -> Iterable[str]:
+        """Yield a sentence if there are few reads, and one if there are few devices."""
         if 0 < self.read_count < _FEW_READS:
             yield f"There are only {words.count(self.read_count, 'read')}: shares are coarse."
         devices = self.read_quarters["device"].nunique() if self.read_count else len(self.devices)
@@ -706,6 +719,7 @@ def _is_zone_near(tz: str, lat: float, lon: float) -> bool:
 
 
 def _rows_of(rows: Rows, devices: Iterable[str]) -> pa.Table:
+    """Return the rows of some devices, in memory."""
     names = pa.array(devices, pa.string())
     if isinstance(rows, Distributed):
         return rows.collect(names)

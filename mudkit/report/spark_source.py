@@ -78,4 +78,5 @@ def open_on_spark(
 
 
 def _by_reason(aside: pd.DataFrame) -> dict[str, int]:
+    """Sum rows that were set aside by reason."""
     return {str(reason): int(rows) for reason, rows in aside.groupby("reason")["rows"].sum().items()}

@@ -172,6 +172,7 @@ def read_summary(folder: str | os.PathLike[str]) -> Summary:
 
 
 def _measure(given: Any, file: Path) -> Measure:
+    """Check an entry of a summary, and return the measure; raise SummaryError if it is damaged."""
     if not isinstance(given, dict):
         raise _damaged(file, f"the measure {given!r}")
     name = given.get("name")
@@ -201,6 +202,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(file: Path, found: str) -> SummaryError:
+    """Return the error for a damaged summary."""
     return SummaryError(
         "The summary of a report is damaged.",
         where=str(file),

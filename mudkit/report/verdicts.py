@@ -285,6 +285,7 @@ def ends(drawn: NDArray[np.float64], confidence: float) -> tuple[NDArray[np.floa
 
 
 def _ratio(sums: dict[str, NDArray[np.float64]], measure: str) -> NDArray[np.float64]:
+    """Return a pooled measure of sums, an element each; NaN where the whole is 0."""
     part, wholes = POOLED[measure]
     whole = np.sum([sums[name] for name in wholes], axis=0)
     ratio: NDArray[np.float64] = np.full(whole.shape, np.nan)

@@ -4,7 +4,7 @@ A generated trace is written as one CSV, ingested, labelled, learnt from, replay
 Each step has its seconds, and the peak memory of the driver (Python and Java) and of Python's workers up to then; of
 two sizes, how the seconds grow, and what follows on paper for a cluster. DuckDB reads the CSV, with gaps and speeds, and
 counts the points of the labels.
-3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, need a day and 50 GB of disk. Ctrl-C stops it, and the
+3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, most of a day and 50 GB of disk. Ctrl-C stops it, and the
 folder is removed.
 """
 
@@ -247,4 +247,5 @@ STEPS: dict[str, Callable[[Any, Path], None]] = {
 if __name__ == "__main__":
     import scale  # servers import their functions by this name
 
-    print(json.dumps(list(scale.measure_rows(tuple(map(int, sys.argv[1:])) or SIZES)), indent=1))
+    for row in scale.measure_rows(tuple(map(int, sys.argv[1:])) or SIZES):
+        print(json.dumps(row), flush=True)

@@ -125,6 +125,15 @@ def test_selection_on_spark_is_that_in_memory(spark, file, tmp_path):
     assert_same_values(*values)
 
 
+def test_trace_folder_is_opened_on_spark_for_its_positions_alone(spark, file, tmp_path):
+    """A page that needs no reads derives none: of a trace folder it leaves those that are there."""
+    folder = as_trace_folder(spark, file, tmp_path / "given")
+    here = open_source(folder, needs_reads=False)
+    source = open_source(folder, needs_reads=False, spark=True, work=tmp_path / "work")
+    assert source.describe().startswith(here.describe())
+    assert (source.count, source.read_count) == (here.count, here.read_count)
+
+
 def test_name_that_is_no_table_is_refused_in_words(spark, tmp_path):
     with pytest.raises(InputMissing, match="no file and no table") as caught:
         open_source("no_such_table_of_cars", spark=True, work=tmp_path / "work", **OPTIONS)

@@ -530,7 +530,7 @@ class Module(OnHost):
             renewal,
         )
         self.device = device
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME, lambda ports: ModuleMachine(ports, self._settings), name=PORT, watch=("loc",)
         )
 

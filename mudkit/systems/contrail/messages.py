@@ -279,10 +279,11 @@ class AppendEntry(_Op, frozen=True, tag="append"):
 
 
 class ReadQueue(_Op, frozen=True, tag="read"):
-    """Read the first page of a queue.
+    """Read the first page of a device's queue; entries that have expired are removed.
 
-    ``watcher`` is the gateway that holds the device's connection, ``here`` the storage nearest to the compute
-    instance; ``begins`` marks the first page of a visit.
+    The storage stores ``watcher``, the gateway that holds the device's connection, as the one to notify, and
+    counts a visit with its first page, which ``begins``. ``here`` is the storage nearest to the compute
+    instance.
     """
 
     device: _Text

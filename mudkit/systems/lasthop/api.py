@@ -10,7 +10,7 @@ import msgspec
 from mudkit.checks import Range, check_arguments, is_storable
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
-from mudkit.events import Host, Network, Operation
+from mudkit.events import Host, Installed, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
@@ -74,7 +74,7 @@ class Publications(OnHost):
     ) -> None:
         offset_us = round(utc_offset_h * _HOUR_US)
         start_of_day_us = (lab.start_us + offset_us) % _DAY_US
-        self.installed = lab.server(name, at=parse_one_centre(centres)).install(
+        self.installed: Installed = lab.server(name, at=parse_one_centre(centres)).install(
             NAME, lambda ports: SpoolServer(ports, start_of_day_us, spool_capacity), name=_PORT
         )
 
@@ -126,7 +126,7 @@ class Publisher(OnHost):
 
     def __init__(self, device: Host, publications: Publications) -> None:
         address = publications.installed.address
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME, lambda ports: PublisherMachine(ports, device.name, address), name=_PUBLISHER_PORT
         )
 
@@ -154,7 +154,7 @@ class Topic(OnHost):
     """
 
     def __init__(self, publisher: Publisher | Publications, name: str) -> None:
-        self.installed = publisher.installed
+        self.installed: Installed = publisher.installed
         self.name = check_topic(name)
 
     def _view(self) -> View:
@@ -274,7 +274,7 @@ class Subscriber(OnHost):
         device_capacity: Annotated[int, Range(1, 1 << 31)] | None = None,
     ) -> None:
         address = publications.installed.address
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME,
             lambda ports: DeviceMachine(ports, device.name, address, device_capacity),
             name=_PORT,

@@ -296,7 +296,10 @@ class _Body(Struct, frozen=True, tag_field="what"):
 
 
 class Forwarded(_Body, frozen=True, tag="message"):
-    """A message, to be queued or shown at once; ``order`` numbers the arrivals at the server (4.5)."""
+    """A message of a topic for the device, which queues it, or shows it at once if ``shown``.
+
+    ``order`` numbers the arrivals at the server (4.5).
+    """
 
     id: _Text
     rank: _Rank

@@ -9,7 +9,7 @@ import msgspec
 
 from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, brief
-from mudkit.events import Host, Network, Operation
+from mudkit.events import Host, Installed, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.chains import Chainability
@@ -120,7 +120,7 @@ class Server(OnHost):
             link_kbps,
         )
         self._lab, self._name = lab, name
-        self.installed = lab.server(name, at=parse_one_centre(centres)).install(
+        self.installed: Installed = lab.server(name, at=parse_one_centre(centres)).install(
             NAME, lambda ports: ServerMachine(ports, settings), name=_PORT
         )
 
@@ -214,7 +214,7 @@ class Client(OnHost):
         if receive is not None:
             check_function("receive", receive, ["context"])
         address, compress = server.installed.address, server.compress
-        self.installed = device.install(
+        self.installed: Installed = device.install(
             NAME,
             lambda ports: ClientMachine(ports, self.client_id, device.name, address, compress=compress),
             name=f"{_PORT} {self.client_id}",

@@ -7,7 +7,7 @@ from typing import Final
 
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
-from mudkit.events import Host, Network, Operation
+from mudkit.events import Host, Installed, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
@@ -40,7 +40,7 @@ class Relay(OnHost):
 
     def __init__(self, lab: Network, name: str = "relay", *, centres: Centres | None = None) -> None:
         server = lab.server(name, at=parse_one_centre(centres))
-        self.installed = server.install(NAME, RelayMachine, name=_PORT)
+        self.installed: Installed = server.install(NAME, RelayMachine, name=_PORT)
 
 
 @check_arguments
@@ -73,7 +73,9 @@ class Client(OnHost):
 
     def __init__(self, device: Host, relay: Relay, machine: type[ClientMachine] = ClientMachine) -> None:
         address = relay.installed.address
-        self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
+        self.installed: Installed = device.install(
+            NAME, lambda ports: machine(ports, device.name, address), name=_PORT
+        )
 
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
         """Send a text to a device; done when the relay has stored it, with the message's sequence number.
@@ -141,7 +143,9 @@ class DirectClient(OnHost):
     """
 
     def __init__(self, device: Host) -> None:
-        self.installed = device.install(DIRECT, lambda ports: DirectMachine(ports, device.name), name=DIRECT)
+        self.installed: Installed = device.install(
+            DIRECT, lambda ports: DirectMachine(ports, device.name), name=DIRECT
+        )
         self._sender, self._sent = device.name, 0
 
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
