@@ -54,6 +54,7 @@ from mudkit.systems.mud.messages import (
     ReaderDataUpdate,
     RoutedWrite,
     Row,
+    RowEntry,
     Write,
     WriteRequest,
     WriteResult,
@@ -149,7 +150,8 @@ _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_wri
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = Registrations.begin_live
 _follow_own = ReadRecords.follow_own
-_write_at_store = BackEnd._write
+_write_at_store, _apply_writes = BackEnd._write, BackEnd._apply_writes
+_match = Processor._match
 _send_tell = Processor._send_tell
 
 
@@ -292,6 +294,16 @@ def _apply_changes_again(self: BackEnd, now_us: int, write: RoutedWrite) -> Sequ
     if write.changes is not UNSET:
         write = replace(write, number=write.number + (next(_COUNT) + 1 << 32))
     return _write_at_store(self, now_us, write)
+
+
+def _apply_parts_alone(self: BackEnd, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+    """Apply each part of a batch as a write of its own."""
+    return [result for write in writes for result in _apply_writes(self, now_us, [write])]
+
+
+def _match_parts_alone(self: Processor, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
+    """Send each part of a batch to its readers in a message of its own."""
+    return [effect for entry in entries for effect in _match(self, now_us, [entry])]
 
 
 def _send_one_by_one(
@@ -540,6 +552,18 @@ BUGS: Final = (
         "joined increments of which the last one counts",
         "increments that were never sent are acknowledged, and are not in the sum",
         ((write_path, "compose", lambda first, then: then),),
+        in_histories=False,
+    ),
+    Bug(
+        "a batch whose parts are decided one by one",
+        "a batch is stored in part, as a part of it is refused",
+        ((BackEnd, "_apply_writes", _apply_parts_alone),),
+        in_histories=False,
+    ),
+    Bug(
+        "a batch that is told part by part",
+        "a continuous read shows a part of a batch",
+        ((Processor, "_match", _match_parts_alone),),
         in_histories=False,
     ),
     Bug(

@@ -315,8 +315,7 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
-                last = self.local.writes[self.local.writes.last_seq]
-                return [*written, *self._show_parts(self.local.parts_of(last))]
+                return [*written, *self._show_write(operation)]
             case Read():
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
@@ -370,17 +369,14 @@ class ClientMachine:
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
-    def _show_write(self, operation: Write) -> Sequence[Effect]:
-        """Show a write that has just been stored in the continuous reads of this app."""
-        key = operation.key
-        if key is None:
-            key = self.local.writes[self.local.writes.last_seq].key
-        return self.continuous_reads.show_write(operation.table, key)
-
-    def _show_parts(self, parts: Sequence[PendingWrite]) -> Sequence[Effect]:
-        """Show the parts of a batch that has just been stored in the continuous reads of this app."""
-        reads = self.continuous_reads
-        return [effect for part in parts for effect in reads.show_write(part.name, part.key)]
+    def _show_write(self, operation: Write | CommitBatch) -> Sequence[Effect]:
+        """Show a write or a batch that has just been stored in the continuous reads of this app."""
+        if isinstance(operation, Write) and operation.key is not None:
+            keys = [operation.key]
+        else:
+            last = self.local.writes[self.local.writes.last_seq]
+            keys = [part.key for part in self.local.parts_of(last)]
+        return self.continuous_reads.show_writes(operation.table, keys)
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation with a checked name of its table."""
@@ -484,12 +480,9 @@ class ClientMachine:
         assert isinstance(answer, WriteOutcome | RequestRefused)
         parts = self.local.parts_of(self.local.writes[seq])
         effects = [*self._writes.receive_outcome(now_us, seq, answer)]
-        versions: list[int | None] = [None] * len(parts)
-        if isinstance(answer, WriteOutcome):
-            results = (answer, *(answer.others or ()))
-            versions[: len(results)] = [None if result.ver is UNSET else result.ver for result in results]
-        for part, version in zip(parts, versions, strict=True):
-            effects += self.continuous_reads.show_outcome(part, version)
+        results = (answer, *(answer.others or ())) if isinstance(answer, WriteOutcome) else ()
+        versions = [result.ver for result in results if result.ver is not UNSET]
+        effects += self.continuous_reads.show_outcomes(parts, versions or None)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse_waiting(now_us, decode_error(error))

@@ -107,7 +107,7 @@ class OwnReads:
             state = self._own.aggregate(stored.name, list(matches.rows.values()), stored.aggregate)
             stored.processors, read.states = [OWN_PLACE], {OWN_PLACE: state}
             return [*self._delivery.deliver_aggregates(read), *read.complete_begin()]
-        if not self._notices.is_heard(read) and self._notices.is_full(read, len(changes)):
+        if self._notices.is_full(read, len(changes)):
             self.forget(stored.handle)
             stored.is_paused = True
             self._states.put(stored)

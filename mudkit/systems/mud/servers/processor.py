@@ -35,7 +35,7 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
@@ -81,6 +81,8 @@ from mudkit.wire import Fields, Value
 
 _TIMEOUT_US: Final = 1_000_000
 _MAX_TIMEOUT_US: Final = 10_000_000
+_MAX_TOGETHER_BYTES: Final = 32 * 1024
+"""Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 _OfContinuousRead: TypeAlias = Registration | ReaderDataUpdate | Unregistration
 
 
@@ -325,9 +327,9 @@ class Processor:
         return effects
 
     def _send_changes(
-        self, now_us: int, read_key: ReadKey, changes: Sequence[Row | LeftRead], lsn: int | None
+        self, now_us: int, read_key: ReadKey, changes: Sequence[Row | LeftRead], lsn: int
     ) -> Sequence[Effect]:
-        """Send changes to a reader together; ``lsn`` None: the records existed before the registration."""
+        """Send the changes of a write, or of a batch, to a reader."""
         read = self._reads[read_key]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse_read(now_us, read_key, "its token has expired")
@@ -350,7 +352,7 @@ class Processor:
         read: _ContinuousRead,
         window: Window,
         changes: Sequence[Row | LeftRead],
-        lsn: int | None,
+        lsn: int,
     ) -> Sequence[Effect]:
         """Send what changes of records make of a window, in one message: it is whole at any time."""
         before = set(window.first_keys()) if len(changes) > 1 else set[str]()
@@ -393,18 +395,36 @@ class Processor:
             self._record_shown(read_key, read, key)
         read.window = window
         keys = window.first_keys()
-        effects: list[Effect] = []
-        for key in keys:
-            if not delivered.get(key, False):
-                upsert = read.build_upsert(existing[key])
-                effects += self._send_tell(now_us, read_key, change=upsert, lsn=None)
+        changes: list[Upsert | LeftRead] = [
+            read.build_upsert(existing[key]) for key in keys if not delivered.get(key, False)
+        ]
         for key in sorted(delivered.keys() - set(keys)):
             row = copy.row_of(read.table, key)
             tables = JoinedTables(copy, reader.data, reader.auth)
             is_shown = row is not None and is_visible(row, reader.data, reader.auth, read.table, tables)
             # A hidden version reveals that the record is not visible, not whether it exists.
-            left = LeftRead(key, row.ver if row is not None and is_shown else None)
-            effects += self._send_tell(now_us, read_key, change=left, lsn=None)
+            changes.append(LeftRead(key, row.ver if row is not None and is_shown else None))
+        return self._send_existing(now_us, read_key, changes, is_first=not delivered)
+
+    def _send_existing(
+        self, now_us: int, read_key: ReadKey, changes: Sequence[Upsert | LeftRead], *, is_first: bool
+    ) -> Sequence[Effect]:
+        """Send what a read lacks of existing records: of a first state one by one, else together.
+
+        What a reader missed goes in one message, as far as it fits: it has seen none of a batch, or all.
+        """
+        effects: list[Effect] = []
+        groups: list[list[Upsert | LeftRead]] = []
+        together_bytes = 0
+        for change in changes:
+            size = size_bytes(change)
+            if is_first or not groups or together_bytes + size > _MAX_TOGETHER_BYTES:
+                groups.append([])
+                together_bytes = 0
+            groups[-1].append(change)
+            together_bytes += size
+        for first, *others in groups:
+            effects += self._send_tell(now_us, read_key, change=first, lsn=None, also=others or UNSET)
         return effects
 
     def _refill_window(
@@ -671,12 +691,13 @@ class Processor:
             }
             known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
             return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
-        effects: list[Effect] = []
+        changes: list[Upsert | LeftRead] = []
         for row in existing:
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
-                effects += self._send_changes(now_us, read_key, [row], None)
+                changes.append(read.build_upsert(row))
+                self._record_shown(read_key, read, row.key)
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
@@ -685,12 +706,12 @@ class Processor:
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._send_changes(now_us, read_key, [LeftRead(key, None)], None)
-                continue
-            self._record_shown(read_key, read, key)
-            if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._send_changes(now_us, read_key, [LeftRead(key, known.ver)], None)
-        return effects
+                changes.append(LeftRead(key, None))
+            elif since_lsn is None or known.lsn > since_lsn or key in stale:
+                changes.append(LeftRead(key, known.ver))
+            else:
+                self._record_shown(read_key, read, key)
+        return self._send_existing(now_us, read_key, changes, is_first=since_lsn is None)
 
     def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""
