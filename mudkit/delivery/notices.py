@@ -46,7 +46,10 @@ class Notices(Generic[_T]):
         self._last = int(self._keys[-1].rpartition(" ")[2]) if stored else 0
 
     def add(self, notice: _T) -> SetTimer:
-        """Store a notification that this event emits; return the timer that shows that it was emitted."""
+        """Store a notification that the caller emits in this event; return a timer that it emits, too.
+
+        The timer fires only if both were emitted: then the caller calls :meth:`clear`.
+        """
         self._last += 1
         key = f"{self._name} {self._last:012d}"
         self._keys.append(key)
@@ -64,7 +67,10 @@ class Notices(Generic[_T]):
         return [*map(notify, former), SetTimer(self.TIMER, 0)]
 
     def take_former(self) -> Sequence[_T]:
-        """Remove and return the notifications that former starts left, in order, instead of a repeat."""
+        """Delete the notifications that former starts left, and return them in order, once.
+
+        A machine that decides itself whether to emit them calls it in place of :meth:`repeat`.
+        """
         former, self._former = self._former, []
         for key in self._keys[: len(former)]:
             self._store.delete(key)

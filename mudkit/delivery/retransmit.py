@@ -112,7 +112,10 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, due_us - now_us),)
 
     def expedite(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
-        """Bring the deadline of a lost item forward to ``within_us`` from now, unless it is earlier."""
+        """Bring the deadline of a lost item forward to ``within_us`` from now, unless it is earlier.
+
+        No effect for an item that is not in flight.
+        """
         item = self._in_flight.get(key)
         if item is None:
             return ()
@@ -123,7 +126,10 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, within_us),)
 
     def settle(self, now_us: int, key: _K) -> Sequence[Effect]:
-        """Forget an item that needs no retransmission any more; cancel the timer with the last one."""
+        """Forget an item that needs no retransmission any more; cancel the timer with the last one.
+
+        An item that was sent once measures the round trip.
+        """
         before = self._in_flight.pop(key, None)
         if before is not None:
             self.size_bytes -= before.size_bytes

@@ -277,7 +277,11 @@ class Submitter(Generic[_T]):
         return ()
 
     def _receive_ack(self, now_us: int, message: SubmitAck) -> Sequence[Effect]:
-        """Settle a submission, complete its operation, and send what the window admits now."""
+        """Settle a submission, complete its operation, and send what the window admits now.
+
+        A refusal completes the operation with its error, and is counted. No effect for one that is not
+        pending.
+        """
         seq = self._seq_of(message.number, message.incarnation)
         item = self._outbox.ack(seq)
         if item is None:
@@ -448,7 +452,10 @@ class Submissions:
         """Session by device that begins with its first submission: its hello may have been a late copy."""
 
     def receive(self, source: str, message: SubmitHello | Submission[_T]) -> tuple[Sequence[Effect], bool]:
-        """Return the answer to a message, and whether it is a submission that has to be carried out now."""
+        """Return the answer to a message, and whether it is a submission that has to be carried out now.
+
+        Such a one counts as taken: the caller carries it out in this event, and calls :meth:`settle`.
+        """
         if isinstance(message, SubmitHello):
             return (self._build_welcome(source, message),), False
         begun = self._begin_session(message)
@@ -473,7 +480,7 @@ class Submissions:
     def settle(
         self, source: str, message: Submission[_T], refusal: Refusal | None = None
     ) -> Sequence[Effect]:
-        """Acknowledge a submission that was carried out, or refused."""
+        """Return the acknowledgement of a submission that was carried out; store a refusal, to repeat it."""
         if refusal is not None:
             refused = _Refused(self._incarnation_of(message), message.number, refusal)
             refusals = [*self._refusals(message.device), refused][-WINDOW_ITEMS:]
@@ -495,7 +502,10 @@ class Submissions:
         return Send(source, SubmitWelcome(session.incarnation, session.id))
 
     def _begin_session(self, message: Submission[_T]) -> Sequence[Effect] | None:
-        """Begin the session of a submission unless it is the present one; None: it does not exist."""
+        """Begin the session of a submission unless it is the present one; None: it does not exist.
+
+        An incident is returned if this server has lost submissions that it had acknowledged.
+        """
         device = message.device
         present, offered = self._sessions.get(device), self._offered.get(device)
         if present is not None and present.id == message.session:

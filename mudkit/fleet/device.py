@@ -264,7 +264,8 @@ class Device(Host):
     def link_down(self, why: str = "cut") -> None:
         """Disconnect it until no reason (``why``) is left.
 
-        Transfers are cut, and their senders get SendFailed.
+        Transfers are cut, and their senders get SendFailed; its machines get LinkDown. No effect but the
+        reason on a device that is not connected.
         """
         self._down_reasons.add(why)
         if not self.is_online:
@@ -279,7 +280,10 @@ class Device(Host):
         self.broadcast(lambda process: LinkDown())
 
     def link_up(self, why: str = "cut") -> None:
-        """Remove a reason for which it is disconnected; connect it when no reason is left."""
+        """Remove a reason for which it is disconnected; connect it when no reason is left.
+
+        Its machines then get LinkUp. No effect on a device that is connected.
+        """
         self._down_reasons.discard(why)
         if self.is_online or self._down_reasons:
             return

@@ -243,7 +243,7 @@ class Host(Displayed):
         return {(process.system, process.name): dict(process.store.items()) for process in self.processes}
 
     def restore(self, backup: Backup) -> None:
-        """Kill its machines and set their stores back to a backup."""
+        """Kill its machines and set their stores back to a backup; it does not restart them."""
         self.kill()
         for process in self.processes:
             process.store.wipe()

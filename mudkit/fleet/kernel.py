@@ -634,7 +634,10 @@ class World(Clock):
         self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_crossed, leg)
 
     def _cross(self, leg: Leg) -> None:
-        """End a transfer on one end of a short-range link: its receiver hears it, and then gets it."""
+        """End a transfer on one end of a short-range link, unless it was cut.
+
+        After the sender's end it goes to the receiver's end, and after that to its machine.
+        """
         direction, transfer = leg.direction, leg.transfer
         if not direction.underway or direction.underway[0] is not leg:  # it was cut
             return

@@ -108,7 +108,7 @@ class ServerQueue:
         """By the number of the interval since the beginning of virtual time."""
 
     def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
-        """Add a message that has arrived; return whether it fits."""
+        """Serve or queue a message that has arrived; False: the queue is full, and it is counted as lost."""
         if not self._idle and len(self._waiting) >= self.profile.max_waiting:
             self._slot(self._world.now_us).lost += 1
             return False

@@ -302,7 +302,10 @@ class Connections:
         self._world.event_queue.add(self._world.now_us + after_us, LINK, self._ping, connection)
 
     def _ping(self, connection: Connection) -> None:
-        """Keep an idle connection open."""
+        """Ping the peer of an idle connection, so that it stays open, and schedule the next ping.
+
+        No effect on a connection that is closed, or if nothing is pinged; a busy one is pinged later.
+        """
         if connection.is_closed or self._ping_us is None:
             return
         idle_us = self._world.now_us - connection.last_us

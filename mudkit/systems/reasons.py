@@ -45,7 +45,7 @@ def reason_of(system: str, message: object) -> _Sorted:
 
 
 def _sort_mud(message: object) -> _Sorted:
-    """Sort a message of MUD."""
+    """Return the reason of a message of MUD, and the identities of what it carries."""
     match message:
         case mud.Ask(id=request_id, what=what):
             return _reason_of_requests([what]), [request_id]
@@ -87,7 +87,7 @@ def _reason_of_notification(body: mud.Notification) -> Reason:
 
 
 def _sort_lasthop(message: object) -> _Sorted:
-    """Sort a message of the last hop."""
+    """Return the reason of a message of the last hop, and the identities of what it carries."""
     match message:
         case lasthop.StreamMessage(body=lasthop.ReadComplete()):
             return _ACKNOWLEDGEMENT
@@ -106,7 +106,7 @@ def _sort_lasthop(message: object) -> _Sorted:
 
 
 def _sort_submission(message: object) -> _Sorted:
-    """Sort a message of a publisher, or to one; any other is administration."""
+    """Return the reason of a message of a publisher, or to one; that of any other is administration."""
     match message:
         case submission.Submission(session=session, number=number, incarnation=incarnation):
             return "payload", [(session if incarnation is UNSET else incarnation, number)]
@@ -116,7 +116,7 @@ def _sort_submission(message: object) -> _Sorted:
 
 
 def _sort_contrail(message: object) -> _Sorted:
-    """Sort a message of Contrail; filters are policies, which decide at the sender."""
+    """Return the reason of a message of Contrail; that of filters is policy: they decide at the sender."""
     match message:
         case contrail.Push(number=number, message=pushed):
             is_named = isinstance(pushed, contrail.Data) and pushed.body is None
@@ -139,7 +139,7 @@ def _reason_of_entries(entries: Sequence[object]) -> Reason:
 
 
 def _sort_radiator(message: object) -> _Sorted:
-    """Sort a message of Radiator, as it is encoded."""
+    """Return the reason of an encoded message of Radiator, and the identities of what it carries."""
     fields = wire_fields(radiator.unpack(message) if isinstance(message, bytes) else message)
     kind = fields.get("kind")
     match kind:
@@ -158,7 +158,7 @@ def _sort_radiator(message: object) -> _Sorted:
 
 
 def _sort_sublim(message: object) -> _Sorted:
-    """Sort a message of SUBLIM; reports of variables are for policies."""
+    """Return the reason of a message of SUBLIM; that of reports of variables is policy."""
     match message:
         case sublim.Deliver(session=session, seq=seq):
             return "payload", [(session, seq)]
@@ -174,7 +174,7 @@ def _sort_sublim(message: object) -> _Sorted:
 
 
 def _sort_store_and_forward(message: object) -> _Sorted:
-    """Sort a message of store and forward, with or without a relay."""
+    """Return the reason of a message of store and forward, with or without a relay."""
     match message:
         case store_and_forward.Upload(incarnation=incarnation, number=number):
             return "payload", [(incarnation, number)]

@@ -407,7 +407,7 @@ class Port(OnHost):
         self.installed.call(messages.Listen(self.name))
 
     def _confirm_result(self, operation: Operation) -> None:
-        """Confirm the items that a call has returned."""
+        """Confirm the items that a call has returned, so that they are deleted; none if it failed."""
         try:
             received = operation.result()
         except Exception:  # reported to the caller of the operation

@@ -858,7 +858,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
 
 
 def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None) -> None:
-    """Raise ParameterError for an option that a continuous read does not have."""
+    """Raise ParameterError if an option is given (not None): a continuous read does not have it."""
     if value is not None:
         raise ParameterError(
             f"A continuous read has no {name}.",

@@ -213,12 +213,12 @@ class ContinuousRead(int):
             ) from error
 
     def _is_on(self) -> bool:
-        """Return whether the read has not ended; that of a device which does not run has not."""
+        """Return whether the read has not ended, as far as known: True while the device does not run."""
         machine = self.client.installed.machine
         return machine is None or machine.continuous_reads.has_read(int(self))
 
     def _reads(self) -> ContinuousReads:
-        """Return the continuous reads of the running machine."""
+        """Return the continuous reads of the running machine; raise OperationLost if it does not run."""
         machine = self.client.installed.machine
         if machine is None:
             raise OperationLost(
@@ -233,7 +233,7 @@ class ContinuousRead(int):
 
 
 def _changes_of(result: ReadResult | None) -> list[Change | Fields]:
-    """Return the records that a read has as the changes that bring them; None: it has ended."""
+    """Return what a read has, records or aggregates, as the changes that bring it; None: no changes."""
     if result is None:
         return []
     if result.aggregates is not None:

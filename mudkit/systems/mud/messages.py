@@ -822,7 +822,7 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
 
 
 class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
-    """Gateway to client: the same; ``place`` is the partition."""
+    """Gateway to client: a :class:`Part` of the answer to a read; ``place`` is the partition."""
 
     place: Count
 
@@ -847,7 +847,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
 class PlacedContinuousReadAck(
     ContinuousReadAck, frozen=True, tag_field="kind", tag="registered", kw_only=True
 ):
-    """Gateway to client: the same; ``place`` is the processor."""
+    """Gateway to client: a :class:`ContinuousReadAck`; ``place`` is the processor that sent it."""
 
     place: Name
 

@@ -261,7 +261,10 @@ class ClientMachine:
         return self._store.get("attachment", _Attachment) or _Attachment()
 
     def _attach(self, now_us: int) -> Sequence[Effect]:
-        """Attach to the best access point; a change of access point is a new epoch."""
+        """Attach to the best access point; a change of access point is a new epoch, stored.
+
+        If none is in range, it is tried again later.
+        """
         stored = self._attachment
         target = self._choose_stateful(stored.at)
         if target is None:
@@ -393,7 +396,10 @@ class ClientMachine:
         return [effect for seq in acked for effect in self._in_flight.settle(now_us, seq)]
 
     def _report_with_number_above(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Report under a number above those that this client has used and forgotten."""
+        """Report under a number above ``seq``: this client has used and forgotten it.
+
+        The incident is recorded. No effect if its last report has a higher number.
+        """
         if seq <= self._last_report:
             return ()
         lost = self._skip_reports(seq)
@@ -441,7 +447,10 @@ class ClientMachine:
         return [*effects, Complete(op_id, error=error), *(Complete(number) for number in older)]
 
     def _send_policy_with_number_above(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Send the policy under a number above those that this client has used and forgotten."""
+        """Send a pending policy under a number above ``seq``: this client has used and forgotten it.
+
+        The incident is recorded. No effect without a pending policy, or if its number is higher.
+        """
         stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set or stored.seq > seq:
             return ()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mudkit.consistency import Content, History, Kind, Operation, Outcome, Status, Verdict, check
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud import Conflict
+from mudkit.systems.mud import Change, Conflict
 from mudkit.systems.mud.messages import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
@@ -714,20 +714,27 @@ class Judgement:
         """Check that versions ascend, and that no notification follows the end.
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
-        kind of change. What follows a pending change may be what was there before.
+        kind of change; in the table that is altered also with other columns than a device knew. After a
+        pending change, what was there before may follow.
         """
-        last: dict[str, tuple[int, str]] = {}
+        last: dict[str, Change] = {}
         for place, change in enumerate(watch.notified):
             if isinstance(change, dict):
                 if place != len(watch.notified) - 1:
                     self.problems.append(f"a continuous read was notified after its end: {watch.notified}")
                 return
-            version, kind = last.get(change.key, (0, ""))
-            if place in watch.corrections and change.version <= version:
-                continue
-            if change.version < version or (change.version == version and change.kind == kind):
-                self.problems.append(f"a continuous read was notified of {change} after version {version}")
-            last[change.key] = change.version, change.kind
+            before = last.get(change.key)
+            if before is not None:
+                if place in watch.corrections and change.version <= before.version:
+                    continue
+                is_same = change.kind == before.kind and (
+                    watch.table != SIDE or change.record == before.record
+                )
+                if change.version < before.version or (change.version == before.version and is_same):
+                    self.problems.append(
+                        f"a continuous read was notified of {change} after version {before.version}"
+                    )
+            last[change.key] = change
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
         """Check that another version existed at some time while the write was in flight."""

@@ -121,7 +121,11 @@ class ProviderOutbox:
         is_own: bool = False,
         replaces: str | None = None,
     ) -> list[Effect]:
-        """Store a message, to be sent at the next flush; its number must be above all earlier ones."""
+        """Store a message, to be sent at the next flush; its number must be above all earlier ones.
+
+        It takes the place of those that replace the same; of too many, the oldest of the module's own is
+        dropped. Return the effects of settling these.
+        """
         replaced = [
             seq
             for seq, pending in self._pending.items()
@@ -155,7 +159,10 @@ class ProviderOutbox:
         return self._send(batch)
 
     def acknowledge(self, number: int, *, is_missing: bool) -> tuple[OutboxMessage | None, list[Effect]]:
-        """Process an answer: return the settled message, or send the body of an item the cache lacks."""
+        """Process an answer: return the settled message, or send the body of an item the cache lacks.
+
+        None: the message is not settled, or was settled before.
+        """
         if number not in self._pending:
             return None, []
         self.is_reached = True
@@ -168,7 +175,7 @@ class ProviderOutbox:
         return None, self._send([number])
 
     def mark_failed(self, number: int) -> None:
-        """Mark the provider as unreachable; the message keeps its deadline."""
+        """Mark the provider as unreachable, if the message is in flight; it keeps its deadline."""
         if self._is_up and number in self._in_flight:
             self.is_reached = False
 
@@ -279,7 +286,10 @@ class PullComponent:
         return [Send(self.gateway, pull), SetTimer(self._timer, max(_PULL_TIMEOUT_US, 2 * self._page_us))]
 
     def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
-        """Process a page; return its messages, not decoded yet."""
+        """Return the messages of a page, not decoded yet; request the next page, or keep the connection open.
+
+        Messages of a page that was not requested, or came twice, are returned, too, without another effect.
+        """
         messages, numbers = [content for _, content in message.page], [number for number, _ in message.page]
         if self._state != "asked" or message.visit != self._visit:
             return messages, []  # late: not acknowledged, so they are delivered again

@@ -164,7 +164,7 @@ class Filters:
         return [] if port is None else [Notify(question_listener(to_port), _build_question(kept))]
 
     def _check_limits(self, device: str, port: str) -> None:
-        """Raise ParameterError if a device has too many filters at a port or in all."""
+        """Mark expired filters; raise ParameterError if a device has too many at a port or in all."""
         for name in self._matching:
             list(self._iterate_accepted(name))  # expires filters
         matching = [kept for kept in self._known[device].values() if kept.state in _MATCHING]
@@ -251,7 +251,7 @@ class Filters:
         return destinations, effects
 
     def _iterate_accepted(self, port: str) -> Iterator[tuple[Predicate, _StoredFilter]]:
-        """Iterate over the accepted filters of a port; mark expired ones."""
+        """Iterate over the accepted filters of a port; those that have expired are marked, durably."""
         now_us = self._module.now_us
         for predicate, kept in list(self._matching.get(port, {}).values()):
             if kept.expires_us is not None and kept.expires_us <= now_us:

@@ -266,7 +266,7 @@ class Receiving:
         self._unknown = list(self._store.keys("unknown "))
 
     def _store_unverified(self, message: DeviceMessage) -> None:
-        """Store a message until the public key of its friend is registered, up to a limit."""
+        """Store a message until its friend's public key is registered; beyond a limit, drop and count it."""
         if len(self._unknown) >= MAX_UNKNOWN:
             self._module.count("from friends nobody knows yet")
             return
@@ -373,7 +373,7 @@ class Receiving:
                 self._store.delete(key)
 
     def _store_early(self, message: Data) -> None:
-        """Store an item until its key arrives, up to a limit."""
+        """Store an item until its key arrives; beyond a limit, drop it and count it as too early."""
         prefix = f"early {message.source}\n{message.port}\n"
         waiting = self._store.keys(prefix)
         name = f"{prefix}{message.to[0].port}\n{message.item}\n{message.seq:012d}"

@@ -61,7 +61,10 @@ class Queue:
         return "ok"
 
     def read(self, now_us: int, max_bytes: int) -> tuple[list[tuple[int, DeviceMessage]], bool]:
-        """Return the first entries as (number, message) up to a size, and whether more follow."""
+        """Return the first entries as (number, message) up to a size, and whether more follow.
+
+        Expired entries are removed first.
+        """
         self._drop_expired(now_us)
         page: list[tuple[int, DeviceMessage]] = []
         for number, entry in self._stored_entries():
@@ -147,7 +150,10 @@ class ItemCache:
             self._in_order.setdefault(source, {})[int(number)] = key
 
     def put(self, upload: CacheItem) -> None:
-        """Store an upload, replacing an older one of its name; evict the oldest."""
+        """Store an upload in place of an older one of its name; evict the oldest.
+
+        No effect if it is older itself.
+        """
         source, key = upload.source, _cache_key(upload)
         in_order = self._in_order.setdefault(source, {})
         before = self._store.get(key, _CachedItem)
@@ -193,7 +199,10 @@ class PublisherGroups:
         self._store = store
 
     def join(self, now_us: int, group: str, member: str, number: int) -> list[Filter]:
-        """Add a member to a group; return copies of the group's unexpired filters for it."""
+        """Add a member to a group; return copies of the group's unexpired filters for it.
+
+        Empty, without effect, if a later request of the member is stored.
+        """
         if not self._store_membership(group, member, _StoredMembership(joins=True, number=number)):
             return []
         return _copies_for([kept for _, kept in self._expire_filters(now_us, group)], {member})
@@ -212,7 +221,10 @@ class PublisherGroups:
         return True
 
     def add_filter(self, now_us: int, group: str, message: Filter) -> list[Filter]:
-        """Store a filter of a group; return a copy for each member among its destinations."""
+        """Store a filter of a group; return a copy for each member among its destinations.
+
+        Empty, without effect, if a later one of its slot is stored.
+        """
         mine = f"filter {group}\n{message.source}\n"
         key = f"{mine}{message.port}\n{message.slot}"
         before = self._store.get(key, Filter)

@@ -339,7 +339,11 @@ class Storage:
         return self._devices[name]
 
     def _append_entry(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:
-        """Append an entry to a queue and notify its device; refuse strangers' filters and withdrawn ones."""
+        """Append an entry to a queue, and notify its device; return the result as a word.
+
+        ``ok``, or why nothing was appended: ``stranger`` (a filter of no friend), ``obsolete`` (withdrawn, or
+        a later one is there), ``backlogged`` (full).
+        """
         message = entry.message
         if isinstance(message, Filter):
             friends = self._white_list(device).friends
@@ -398,8 +402,9 @@ class Storage:
     def _find_moved(self, device: str, version: int) -> QueueMoved | None:
         """Return the place of a queue that has moved; None: it is here, or is about to arrive.
 
-        A queue that comes here by the move of a number was not moved on by a move of the same number. Two
-        storages that say so of each other would otherwise send it back and forth for ever.
+        In the latter case its ``version`` is stored. A queue that comes here by the move of a number was not
+        moved on by a move of the same number. Two storages that say so of each other would otherwise send it
+        back and forth for ever.
         """
         moved = self._store.get(f"moved {device}", QueueMoved)
         if moved is not None and moved.version > version:

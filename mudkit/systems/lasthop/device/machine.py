@@ -163,7 +163,10 @@ class FactLog:
         return last_lsn_of(self._lineage, log_incarnation, self._outbox.last_seq)
 
     def add(self, fact: Fact) -> int:
-        """Store a fact, and return its number; raise OutboxFull if too many are pending."""
+        """Store a fact, and return its number; raise OutboxFull if too many are pending.
+
+        Of pending reads that took nothing only the last ones of a topic are kept.
+        """
         seq = self._outbox.add(_StoredFact(fact))
         if _is_empty_read(fact):
             pending = [
@@ -176,7 +179,10 @@ class FactLog:
         return seq
 
     def ack_up_to(self, seq: int) -> list[int]:
-        """Mark the facts up to a number as acknowledged, and return the numbers that were pending."""
+        """Mark the facts up to a number as acknowledged; return the numbers that were pending.
+
+        The last acknowledged facts stay stored, for a server that has lost them.
+        """
         acked = self._outbox.ack_up_to(seq)
         for number, stored in acked:
             self._acked[number] = stored
@@ -427,7 +433,10 @@ class DeviceMachine:
         return [*stop, *self._send_hello()]
 
     def _mark_welcome(self) -> Sequence[Effect]:
-        """Send pending reads, once the server has accepted the session."""
+        """Record that the server has accepted the session, and send the pending reads.
+
+        No effect if this is known.
+        """
         if self._is_welcome:
             return ()
         self._is_welcome, self._sends_subscriptions, self._question = True, False, None
@@ -438,7 +447,7 @@ class DeviceMachine:
         ]
 
     def _end_session(self) -> None:
-        """Record how far the stream of the session got, for the next hello."""
+        """Record how far the stream of an accepted session got, for the next hello."""
         if self._is_welcome:
             self._after = self._stream_name, self._stream.last_seq
             self._is_welcome = False
@@ -471,7 +480,7 @@ class DeviceMachine:
         return facts.pending(min(known_seq, shared_seq)), wants
 
     def _send_facts(self) -> Sequence[Effect]:
-        """Send the facts that are not acknowledged, once the session has begun."""
+        """Send the facts that are not acknowledged, of which there is one, if the session has begun."""
         if not self._is_welcome:
             return ()
         facts = self._facts.pending()
@@ -657,7 +666,10 @@ class DeviceMachine:
         return effects
 
     def _return_unseen(self, topic: str, max_messages: float) -> list[FieldsWithId]:
-        """Remove and return messages of reads that a kill ended; they were reported as read."""
+        """Remove messages of a topic that reads of a killed start had taken; return those not expired.
+
+        They were reported as read, and are stored until the application certainly has them.
+        """
         again: list[FieldsWithId] = []
         for (of_topic, identity), returned in list(self._unseen.items()):
             if of_topic != topic or (returned.expires_us > self._now_us and len(again) >= max_messages):

@@ -232,7 +232,10 @@ class ServerSubscription:
             self.spool.network(now_us, is_up=True)  # the device has room
 
     def reconcile(self, now_us: int, ranks: Mapping[str, float]) -> None:
-        """Connect a device that reports all messages that it holds, with their ranks."""
+        """Connect a device that reports all messages that it holds, with their ranks.
+
+        Queue for it the retraction of those that it should not hold, and the ranks that have changed.
+        """
         self._now_us = now_us
         for unknown in self.spool.reconcile(now_us, ranks):
             if unknown not in self._lost:
@@ -277,7 +280,7 @@ class ServerSubscription:
             self._request_show(urgent)
 
     def answer_read(self, now_us: int, max_messages: float, number: int) -> None:
-        """Send messages better than those on the device, for a read, and then that all were sent."""
+        """Queue for the device the messages better than its own, for a read, and then that all were sent."""
         self._now_us = now_us
         self.spool.offer(now_us, max_messages)
         self._pending.append(ReadComplete(self.topic, self.subscribed_seq, number))

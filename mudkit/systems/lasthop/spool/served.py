@@ -166,7 +166,7 @@ class ServedSpool(Spool):
     # -- internal
 
     def _mark_on_device(self, identities: Iterable[Hashable]) -> None:
-        """Move messages that wait because they were believed lost to the device."""
+        """Move messages to the device that waited because they were believed lost."""
         for identity in identities:
             message = self._known.get(identity)
             if message is not None and message.place not in (DEVICE, NOWHERE):
@@ -178,7 +178,7 @@ class ServedSpool(Spool):
         return self._is_online or message.rank >= self.interrupt
 
     def _update_limit(self) -> None:
-        """Update the prefetch limit, which the room on the device bounds."""
+        """Set the prefetch limit, which the room on the device bounds."""
         super()._update_limit()
         self._limit = min(self._limit, self._room)
 

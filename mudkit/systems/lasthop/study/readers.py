@@ -102,7 +102,7 @@ class Reader:
 
     @classmethod
     def of(cls, drawn: Drawn, threshold: float, max_messages: float) -> Reader:
-        """Return the reader of these events, who is made once: studies ask for her again and again."""
+        """Return the reader of these events with these limits; made once, and kept with the events."""
         key = threshold, max_messages
         if key not in drawn.readers:
             drawn.readers[key] = cls(drawn, threshold, max_messages)

@@ -42,7 +42,7 @@ class Access:
             self.claims = verified.claims
 
     def record_verified(self, claims: Claims) -> None:
-        """Store what the cloud has verified, if it is what the present token claims."""
+        """Use claims that the cloud has verified; store them durably if the present token claims the same."""
         if claims == self.claims:
             return
         self.claims = claims

@@ -104,7 +104,7 @@ class Cache:
                 dict(context),
                 len(followed.delivered),
             )
-            for followed in self._followed.answered()
+            for followed in self._followed.answered_queries()
         ]
 
     def find_answer(
@@ -161,7 +161,10 @@ class Cache:
         return (now_us - self._followed.current_us(now_us, name, row)) / 1e6
 
     def _find_candidates(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
-        """Return the stored versions of some keys or the whole table: the latest, or the latest committed."""
+        """Return the versions of some keys (None: the whole table) that the device has and that may match.
+
+        They are the latest ones for an uncommitted query, else the committed ones.
+        """
         name, local = query.table, self._local
         is_latest = query.type == "uncommitted"
         candidates = [row.key for row in local.rows(name)] if keys is None else keys
@@ -177,7 +180,11 @@ class Cache:
     def _quality(
         self, now_us: int, query: Query, keys: list[str] | None, known_keys: Iterable[str]
     ) -> tuple[float, float, float]:
-        """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
+        """Return age in s, completeness and bias (0 to 1) of a local answer without some keys.
+
+        It is judged by the earlier answer that contains the query and has lost least since; without one, and
+        without ``keys``, all are 0.
+        """
         kept = self._count_by_partition(query.table, known_keys)
         containing = [
             *(
@@ -187,7 +194,7 @@ class Cache:
             ),
             *(
                 (self._count_by_partition(query.table, self._followed.missing_keys(followed)), at_us)
-                for followed in self._followed.answered(query.table)
+                for followed in self._followed.answered_queries(query.table)
                 if self._contains_query(followed.query, query)
                 for at_us in [followed.current_us(now_us)]
             ),
@@ -219,7 +226,7 @@ class Cache:
             if answer.query.table == name and not self._count_lost(answer)
         ] + [
             (followed.query, followed.current_us(now_us))
-            for followed in self._followed.answered(name)
+            for followed in self._followed.answered_queries(name)
             if not self._followed.missing_keys(followed)
         ]
         shares = [

@@ -280,7 +280,7 @@ class ClientMachine:
         return [*reads.attach(), *reads.repeat_notices(now_us), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
-        """Do what a timer of this name was set for."""
+        """Do what a timer of this name was set for; no effect for any other name."""
         match name:
             case t if t == RETRY:
                 return self._retransmit_overdue(now_us)
@@ -379,13 +379,16 @@ class ClientMachine:
         return self.continuous_reads.show_writes(operation.table, keys)
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
-        """Return an operation with a checked name of its table."""
+        """Return an operation whose table has a checked name; raise ParameterError for an unusable one."""
         if type(operation.table) is str and operation.table in self.local.tables:
             return operation
         return replace(operation, table=check_name(operation.table))
 
     def _renew(self, now_us: int, op_id: int, token: str) -> Sequence[Effect]:
-        """Use another token of the same user, and send the writes that waited for it."""
+        """Use another token of the same app and user, durably; attach with it, and send what waited for it.
+
+        Raise MudkitError, without effect, if it is of another app, user or device, or has expired.
+        """
         new, old = claimed(token), self._connection.claimed
         if new is None or old is None or (new.app, new.user) != (old.app, old.user):
             raise ParameterError(
@@ -431,7 +434,10 @@ class ClientMachine:
         return self._receive_answer(now_us, event, message)
 
     def _receive_answer(self, now_us: int, event: Received, answer: Answer) -> Sequence[Effect]:
-        """Process a message of a gateway, and send queued writes for which the window has room."""
+        """Store a part of an answer, or settle the request that it completes and pass the answer on.
+
+        Then queued writes are sent for which the window has room. Late answers have no other effect.
+        """
         if not self._connection.can_answer(answer):
             return record_dropped(event)
         self._planner.record_use(now_us)
@@ -446,7 +452,10 @@ class ClientMachine:
         return [*effects, *self._writes.send(now_us, self._connection.take_queued())]
 
     def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
-        """Remove what the back end's log no longer has, and send the requests in flight again."""
+        """Remove what the back end's log no longer has, and send the requests in flight again.
+
+        What was lost is recorded as an incident. No effect for a late answer.
+        """
         connection = self._connection
         if (
             not connection.is_unanswered(answer.id)
@@ -462,7 +471,7 @@ class ClientMachine:
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _process_answer(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
-        """Pass the complete answer to a request to the part of the client that has sent it."""
+        """Pass the complete answer to a settled request to the part of the client that has sent it."""
         match ask.work:
             case PendingRead() as query:
                 return self._reads.receive_answer(now_us, query, ask, answer)
@@ -476,7 +485,10 @@ class ClientMachine:
                 return self._finish_administration(work, answer)
 
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
-        """Process the outcome of a write, and continue the reads and writes that waited for it."""
+        """Process the outcome of a write, show it in continuous reads, and continue what waited for it.
+
+        Reads that wait for earlier writes fail if the token has expired.
+        """
         assert isinstance(answer, WriteOutcome | RequestRefused)
         parts = self.local.parts_of(self.local.writes[seq])
         effects = [*self._writes.receive_outcome(now_us, seq, answer)]
@@ -491,7 +503,7 @@ class ClientMachine:
         return [*effects, *others, *self._writes.advance(now_us)]
 
     def _finish_administration(self, work: Administering, answer: Answer) -> Sequence[Effect]:
-        """Store the table that was created, altered or dropped, and complete the call."""
+        """Complete the call of an administration; store the table first, or forget the one dropped."""
         error = error_in(answer)
         if error is not None:
             return (Complete(work.op_id, error=decode_error(error)),)

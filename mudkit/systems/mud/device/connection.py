@@ -271,7 +271,7 @@ class Connection:
         return Send(SERVICE, message), *self.timer.start_together(now_us, sizes_bytes)
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Send a request for the first time or again; parts of an answer to an earlier copy do not count."""
+        """Send a request, first or again, and start its deadline; forget earlier parts of its answer."""
         ask.parts.clear()
         ask.registered.clear()
         message = self._build_ask(ask)
@@ -384,7 +384,7 @@ class Connection:
         return self.settle_request(now_us, ask) if self.is_unanswered(ask.identity) else ()
 
     def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Remove an answered or withdrawn request, and its deadline."""
+        """Remove a request, answered or not, and its deadline: later answers to it are ignored."""
         self._has_results |= isinstance(ask.work, Administering)
         del self._asks[ask.identity]
         return self.timer.settle(now_us, ask.identity)

@@ -174,7 +174,10 @@ class ContinuousReads:
         return handle in self._states.active
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
-        """Store a continuous read, and register it if there is a session; its call is completed later."""
+        """Store a continuous read, and register it if there is a session; the answer completes the call.
+
+        Raise ParameterError, without effect, for an unusable option.
+        """
         sync = operation.sync_timestamp
         if sync is not None and sync < 0:
             expected = "seconds since the beginning of the lab, 0 or more; None for no existing records"
@@ -249,7 +252,7 @@ class ContinuousReads:
         return [*self._release_waiting(now_us, read), *self._delivery.show_own(read), Complete(op_id, result)]
 
     def await_synced(self, op_id: int, operation: AwaitSynced) -> Sequence[Effect]:
-        """Complete a call when all existing records that a read asked for have been delivered."""
+        """Complete a call at once, or when all existing records that a read asked for have been delivered."""
         read = self._states.find(operation.handle)
         read.awaiting.append(op_id)
         return read.complete_awaiting()
@@ -271,7 +274,10 @@ class ContinuousReads:
         return [*shown, *self._registrations.update(now_us, op_id, read)]
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
-        """End a continuous read, and complete the call that began it."""
+        """End a continuous read at the processors, delete what is stored of it, and complete the call.
+
+        Notifications that wait for its callback are deleted. Raise ParameterError if there is no such read.
+        """
         if operation.handle in self._states.untold:
             self._notices.delete_waiting(self._states.untold[operation.handle])
             self._states.forget_ended(operation.handle)
@@ -291,14 +297,17 @@ class ContinuousReads:
         return [*effects, *read.complete_begin(), *self._end_session_unless_used(now_us)]
 
     def attach(self) -> Sequence[Effect]:
-        """Report to the service of the device what the notification server has to know of this app."""
+        """Report to the service what it and the notification server have to know of this app."""
         connection = self._connection
         policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
         attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
         return (Send(SERVICE, attach),)
 
     def receive_session(self, now_us: int, state: SessionState) -> Sequence[Effect]:
-        """Register everything again in a new session; without a greeting, no read is live."""
+        """Use the session of the device: in a new one, register all reads again.
+
+        In a known one, reads that lack nothing become live. Without a session or a greeting, no read is live.
+        """
         registrations = self._registrations
         if state.session is None or not state.is_greeted:
             self.end_greeting(now_us)
@@ -323,9 +332,9 @@ class ContinuousReads:
                         slot.accept(body.document)
                 return self.attach()
             case NewGeneration():
-                return self._note_generation(now_us, body.processor, body.generation)
+                return self._record_generation(now_us, body.processor, body.generation)
             case Tell():
-                noted = self._note_generation(now_us, body.processor, body.generation)
+                noted = self._record_generation(now_us, body.processor, body.generation)
                 return [*noted, *self._receive_change(now_us, body)]
 
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
@@ -414,13 +423,13 @@ class ContinuousReads:
         return bool(self._policy_slots) or any(not read.stored.is_paused for read in self._cloud_reads())
 
     def _end_session_unless_used(self, now_us: int) -> Sequence[Effect]:
-        """Report to the service if the notification server has nothing more to send."""
+        """Report to the service that this app has nothing to be notified of; no effect if it has."""
         if self._is_notified:
             return ()
         self.end_greeting(now_us)
         return self.attach()
 
-    def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
+    def _record_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
         """Note a newer generation of a processor, and register again the reads of its former ones."""
         if generation <= self._generations.get(processor, 0):
             return ()
@@ -462,7 +471,7 @@ class ContinuousReads:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
-                registrations.note_first_change(read, body, body.lsn)
+                registrations.record_first_change(read, body, body.lsn)
                 stored.advance(processor, body.lsn, body.log_incarnation)
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
             if read.is_live:

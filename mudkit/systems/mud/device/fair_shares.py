@@ -74,7 +74,11 @@ class FairShares:
         self._queues.clear()
 
     def _take(self, now_us: int, queue: _Queue) -> list[Message]:
-        """Return the waiting messages for which the window has room; an empty one has room for any."""
+        """Remove and return the waiting messages for which the window has room; they count as sent now.
+
+        An empty window has room for a message of any size. Answered messages, and those sent too long ago,
+        leave it.
+        """
         queue.sent = [sent for sent in queue.sent if sent.open_ids and now_us < sent.sent_us + _FORGOTTEN_US]
         taken: list[Message] = []
         while queue.waiting:

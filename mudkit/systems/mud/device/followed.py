@@ -48,12 +48,12 @@ class FollowedQueries:
         self._of_table.get(table, {}).pop(handle, None)
 
     def stop(self, now_us: int, handle: int, table: str) -> None:
-        """Note that a continuous read is not live any more."""
+        """Record since when a continuous read is not live; no effect if it was not live, or is unknown."""
         followed = self._of_table.get(table, {}).get(handle)
         if followed is not None and followed.live_us is None:
             followed.live_us = now_us
 
-    def answered(self, table: str | None = None) -> Iterator[FollowedQuery]:
+    def answered_queries(self, table: str | None = None) -> Iterator[FollowedQuery]:
         """Iterate over the queries of a table (None: of all) of which all matching records were delivered."""
         tables = self._of_table.values() if table is None else (self._of_table.get(table, {}),)
         return (followed for of_table in tables for followed in of_table.values() if followed.is_answered)

@@ -67,12 +67,9 @@ class JoinedReads:
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
 
     def check_continuous(self, read: Register) -> None:
-        """Check a continuous read, which cannot join tables on the device with tables of the cloud.
+        """Raise MudkitError if a continuous read joins tables on the device with tables of the cloud.
 
-        Raises
-        ------
-        MudkitError
-            It does, or names a column that its table on the device does not have.
+        One of a table on the device may not name a column that this does not have, either.
         """
         is_own = read.table in self._own
         if is_own:
@@ -122,7 +119,10 @@ class JoinedReads:
         now_us: int,
         answer: ReadAnswer | MudkitError,
     ) -> Sequence[Effect]:
-        """Continue a join when records that it needs were read; fail if they could not be read."""
+        """Add records that were read for a join, and evaluate it once it waits for no others.
+
+        If they could not be read, the call of the join fails, once.
+        """
         join.waiting -= 1
         if join.is_failed:
             return ()
@@ -215,7 +215,10 @@ class _Tables(Mapping[str, "_LookedUp"]):
         return len(self._own)
 
     def look_up(self, name: str, key: Value) -> Fields | None:
-        """Return a record by its key; None: this reader may see none, or it is missing."""
+        """Return a record by its key; None: the reader may see none, or it is missing.
+
+        The key of a record of the cloud that was not read yet is added to ``missing``.
+        """
         if name in iter(self._own):
             return self._own[name].get(key)
         if not isinstance(key, str):
@@ -227,7 +230,7 @@ class _Tables(Mapping[str, "_LookedUp"]):
 
 
 class _LookedUp:
-    """One of these tables."""
+    """One of the tables of :class:`_Tables`, whose records are looked up by key."""
 
     def __init__(self, tables: _Tables, name: str) -> None:
         self._tables, self._name = tables, name

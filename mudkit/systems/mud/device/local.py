@@ -430,7 +430,10 @@ class Local:
         return self._seen_of(name).partitions
 
     def record_seen(self, name: str, table: int, partition: int, lsn: int) -> None:
-        """Store that a partition of the table with this number has been seen up to a log position."""
+        """Store up to which log position a partition of the table with this number has been seen.
+
+        No effect for an earlier position, or a former table of the name.
+        """
         number, known = self.table_number_of(name) or table, self._seen_of(name)
         seen = known.partitions if known.table == table else {}
         if number <= table and seen.get(str(partition), 0) < lsn:

@@ -90,7 +90,7 @@ class OwnReads:
         return self._deliver(now_us, read, matches, changes)
 
     def use_data(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
-        """Match a read with other data of its reader from now on."""
+        """Match a read with other data of its reader from now on; a window is delivered again at once."""
         self._matches.pop(read.stored.handle, None)
         return self.catch_up(now_us, read) if read.stored.is_window else ()
 
@@ -101,7 +101,10 @@ class OwnReads:
     def _deliver(
         self, now_us: int, read: StartedRead, matches: OwnMatches, changes: Sequence[Upsert | LeftRead]
     ) -> Sequence[Effect]:
-        """Deliver changes to a read, or the aggregates of the records that match."""
+        """Deliver changes to a read, or the aggregates of all its records.
+
+        Changes that may not wait for a callback, for there would be too many, pause the read instead.
+        """
         stored = read.stored
         if stored.aggregate is not None:
             state = self._own.aggregate(stored.name, list(matches.rows.values()), stored.aggregate)
@@ -121,7 +124,7 @@ class OwnReads:
         return [*effects, *read.complete_begin()]
 
     def _end(self, now_us: int, read: StartedRead, error: MudkitError) -> Sequence[Effect]:
-        """End a read whose predicate fails on a record."""
+        """End a read whose predicate fails on a record: its call fails, or its listener is notified."""
         self.forget(read.stored.handle)
         op_id, read.op_id = read.op_id, None
         if op_id is not None:

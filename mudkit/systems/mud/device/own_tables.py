@@ -77,7 +77,10 @@ class OwnTables:
         return isinstance(name, str) and name in self._copy.tables
 
     def create(self, op_id: int, operation: Create, app: str, cloud: Mapping[str, Table]) -> Sequence[Effect]:
-        """Create a table; ``cloud`` has the tables of the cloud that the device knows."""
+        """Create a table, durably, and complete the call; ``cloud`` has the known tables of the cloud.
+
+        Raise MudkitError if the name is taken, or an option is only for tables of the cloud.
+        """
         name = operation.table
         for option, value in _FOR_THE_CLOUD.items():
             if operation.properties.get(option, value) != value:
@@ -97,7 +100,7 @@ class OwnTables:
         return (Complete(op_id),)
 
     def alter(self, op_id: int, operation: Alter) -> Sequence[Effect]:
-        """Alter the columns of a table."""
+        """Alter the columns of a table, durably, and complete the call; raise ParameterError for an acl."""
         if operation.properties.get("acl") is not None:
             raise ParameterError(
                 "A table on the device has no acl.",
@@ -110,7 +113,7 @@ class OwnTables:
         return (Complete(op_id),)
 
     def drop(self, op_id: int, name: str) -> Sequence[Effect]:
-        """Delete a table with its records."""
+        """Delete a table with its records, and complete the call."""
         for key, _ in list(self._store.items(f"{_ROW}{name}\n", Row)):
             self._store.delete(key)
         self._store.delete(f"{_TABLE}{name}")
@@ -187,7 +190,7 @@ class OwnTables:
         return self._copy.tables.get(name)
 
     def check_read(self, read: Read | Register) -> None:
-        """Raise MudkitError for a column that a table does not have."""
+        """Raise MudkitError if a read names a column that its table on the device does not have."""
         table = self._copy.tables[read.table]
         check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))
         if read.selection is not None:
@@ -265,6 +268,6 @@ class OwnTables:
         self._apply(TableEntry(self._copy.lsn + 1, table))
 
     def _apply(self, entry: RowEntry | TableEntry | DropEntry) -> None:
-        """Apply an entry of the log, whose number is durable."""
+        """Apply an entry of the log to the copy, and store its position."""
         self._store.put(_LSN, entry.lsn)
         self._copy.apply(entry)

@@ -45,7 +45,7 @@ class OwnWrites:
         """Return what the version that the store has made of a write is to a read; None: processors tell.
 
         They alone know whether it came before the read began, and with which data of the reader it was
-        matched, if that changed meanwhile.
+        matched, if that changed meanwhile. They have told already of what all of them have passed.
         """
         stored, local = read.stored, self._local
         row = local.held_row(stored.name, write.key)
@@ -56,6 +56,7 @@ class OwnWrites:
             or stored.table not in (None, row.table)
             or read.updates
             or write.invoked_us < read.data_us
+            or row.lsn <= min(stored.since_lsns.values(), default=-1)
             or not stored.is_of_log(local.log_incarnation)
             or not _is_later(stored, write, row)
         ):

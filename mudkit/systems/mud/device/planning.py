@@ -221,7 +221,7 @@ class UtilityWrites:
         self._planner = planner
 
     def delay(self, write: Mapping[str, Value | Utility], context: Fields) -> float | Literal["never"] | None:
-        """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
+        """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`; count a write with a utility."""
         utility, now_us, reader = write.get("utility"), context["now_us"], write.get("reader")
         if not isinstance(utility, Utility) or not isinstance(now_us, int):
             return None

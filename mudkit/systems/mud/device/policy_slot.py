@@ -57,7 +57,7 @@ class PolicySlot:
         return 0 if self.in_use is None else self.in_use.version
 
     def accept(self, document: Fields) -> None:
-        """Use a shipped artefact if it is valid, newer, and can be stored."""
+        """Use and store a shipped artefact if it is valid and newer; else record why it is refused."""
         try:
             artefact = self._check_artefact(document)
             if self.in_use is not None and artefact.document == self.in_use.document:
@@ -84,7 +84,10 @@ class PolicySlot:
         return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
 
     def _load_stored(self, which: str) -> Artefact | None:
-        """Return a stored artefact, ``in use`` or ``before``; None: there is none, or it is damaged."""
+        """Return a stored artefact, ``in use`` or ``before``; None: there is none, or it is damaged.
+
+        Damage is added to the reasons of refusals.
+        """
         document = self._store.get(f"policy {self.kind} {which}")
         if document is None:
             return None

@@ -29,7 +29,7 @@ class ReadDelivery:
         is_same_log: bool = True,
         log_incarnation: str = "",
     ) -> Sequence[Effect]:
-        """Note which versions a read has of some records, and notify its listener.
+        """Store which versions a read has of some records now, and notify its listener of the changes.
 
         They are of an incarnation of the log; ``is_same_log``: the one in which their processor was last
         heard of.
@@ -75,7 +75,7 @@ class ReadDelivery:
     def show_outcomes(
         self, parts: Sequence[PendingWrite], versions: Sequence[int] | None
     ) -> Sequence[Effect]:
-        """Show what the store has made of a write, or of the parts of a batch: versions; None: nothing.
+        """Show in the reads of its table what became of an own write or a batch: versions; None: no version.
 
         A read is shown all versions of a batch, or none if only the processors know what one is to it.
         """
@@ -90,20 +90,23 @@ class ReadDelivery:
         return effects
 
     def show_own(self, read: StartedRead) -> Sequence[Effect]:
-        """Show what all pending writes are to a read, which could not be told before or judges others now."""
+        """Show what own writes are to a read now: it could not know before, or judges them otherwise."""
         if not isinstance(read.records, ReadRecords):
             return ()
         keys = read.records.own_keys() | set(self._local.pending_keys(read.stored.name))
         return self._show_own(read, dict.fromkeys(sorted(keys)))
 
     def _show_own(self, read: StartedRead, committed: Mapping[str, OwnRecord | None]) -> Sequence[Effect]:
-        """Show what own writes make of records, by key: of all or none, which may be parts of a batch.
+        """Show what own writes make of records in a read, of all or none: they may be parts of a batch.
 
-        A read whose callback is awaited by too much shows them when it has one. Of each record: what the
-        store has made of a write; None: nothing, or the processors have to tell.
+        ``committed`` has by key what the store has made of a write; None: nothing, or the processors have to
+        tell. No effect for aggregates and windows, nor for reads that are paused or have ended. While too
+        many changes wait for its callback, a read shows nothing: it does once it has one.
         """
         stored, records = read.stored, read.records
-        if stored.aggregate is not None or not isinstance(records, ReadRecords) or stored.is_paused:
+        if stored.aggregate is not None or not isinstance(records, ReadRecords):
+            return ()
+        if stored.is_paused or stored.ended is not None:
             return ()
         if self._notices.is_full(read, len(committed)):
             return ()

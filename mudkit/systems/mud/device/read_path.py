@@ -131,7 +131,10 @@ class ReadPath:
         """Reads in order, each with the pending writes that precede it."""
 
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
-        """Answer a read from the local store, or request it."""
+        """Answer a read from the local store, request it, or let it wait for earlier writes and reads.
+
+        Raise MudkitError, without effect, for unusable options or a token known to be refused.
+        """
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         check_options(read)
@@ -323,7 +326,7 @@ class ReadPath:
         return replace(pending, covered=covered)
 
     def utility_in_context(self, now_us: int, query: Query) -> Utility | None:
-        """Return the utility of a query, whose plans show it the query and the context; None: it has none."""
+        """Return the utility of a query, bound to the query and the context of now; None: it has none."""
         if query.utility is None:
             return None
         context = {**self.context, "now_us": now_us, "network": self._planner.network_now()}
@@ -346,14 +349,20 @@ class ReadPath:
         return self._fail(now_us, pending, error)
 
     def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
-        """Complete a read with an error, and continue what waited for it."""
+        """Complete a read with an error, or pass it to the read's function ``then``.
+
+        What waited for the read continues. A prefetch has neither caller nor function: no effect.
+        """
         if pending.then is not None:
             return pending.then(now_us, error)
         failed = [] if pending.op_id is None else [Complete(pending.op_id, error=error)]
         return [*failed, *self._resume_waiting(now_us, pending)]
 
     def await_network(self) -> Sequence[Effect]:
-        """Allow reads in flight a moment after the network was lost: another one may take its place."""
+        """Set the timer that ends reads without a network, if any does not wait for one.
+
+        Until then another network may take the place of the lost one.
+        """
         is_any = any(pending.offline != "wait" for _, pending in self._connection.pending_reads())
         return (SetTimer(OFFLINE, _CHANGE_US),) if is_any else ()
 
@@ -376,7 +385,7 @@ class ReadPath:
         return effects
 
     def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
-        """Complete the read of a call without an answer, if it waits for the cloud, or for earlier writes."""
+        """Complete the read of a call with OperationCancelled; empty: none of this call waits."""
         for ask, pending in self._connection.pending_reads():
             if pending.op_id == op_id:
                 settled = self._connection.settle_request(now_us, ask)
@@ -454,7 +463,11 @@ class ReadPath:
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the complete answer of the cloud: store the versions, and complete the read."""
+        """Process the complete answer of the cloud: store the versions, and complete the read.
+
+        The read fails with the answer's error. It is requested again if parts are missing, or are of another
+        table.
+        """
         error = error_in(last)
         if error is not None:
             return self._fail(now_us, pending, decode_error(error))
@@ -551,7 +564,7 @@ class ReadPath:
     def _complete_aggregates(
         self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
     ) -> Sequence[Effect]:
-        """Answer a read of aggregates, which is never committed_wio."""
+        """Complete a read of aggregates with its parts combined; request it again if one is malformed."""
         states = [part.state for part in parts if part.state is not UNSET]
         if not all(aggregates.is_state(state) for state in states):
             return self._request_answer(now_us, pending)
@@ -590,7 +603,10 @@ class ReadPath:
         *,
         is_complete: bool = True,
     ) -> Sequence[Effect]:
-        """Complete a read with versions, and continue what waited for it."""
+        """Complete a read with versions, or pass these to its function ``then``.
+
+        What waited for the read continues. A prefetch has neither caller nor function: no effect.
+        """
         if pending.then is not None:
             return pending.then(now_us, ReadAnswer(versions, remote, is_complete))
         if pending.op_id is None:
@@ -673,7 +689,10 @@ class Prefetching:
         """Ordered by the time of the last read."""
 
     def record_read(self, now_us: int, read: Read) -> None:
-        """Count a read as a habit, unless only the cloud can answer it."""
+        """Count a read as a habit; only the last habits are kept.
+
+        No effect for a read that only the cloud can answer.
+        """
         if read.aggregate is not None or tables_of(read.predicate):
             return
         query = query_of(read)
@@ -683,7 +702,10 @@ class Prefetching:
         self._habits = [*(other for other in self._habits if other is not habit), habit][-_MAX_HABITS:]
 
     def prefetch(self, now_us: int, context: Fields) -> Sequence[Effect]:
-        """Fetch the queries that the policy selects, and set the timer of the next decision."""
+        """Request the queries that the policy selects, and set the timer of the next decision.
+
+        Without a link nothing is done, and no timer set.
+        """
         if self._planner.remote_plan(now_us, "").source != "remote":
             return ()  # until there is a link
         expected = [self._estimate(now_us, habit) for habit in self._habits if habit.times > 1]

@@ -4,14 +4,16 @@ A record is shown as the first of these has it:
 
 =========  =========================================================================================
 pending    own writes of it that the store has not decided, applied to what the device has
-untold     the version that the store made of an own write, until the processors tell of it
+untold     the version that the store made of an own write, until the processors tell of it; or that a
+           later one has left the read, while own writes of it may be older
 sent       the version that the processors sent last
 =========  =========================================================================================
 
 The application is notified when what is shown becomes another record or another version. So each change that
 is pending is followed by one that is not, as soon as no own write of the record is pending: the committed
 version, or what was there before. What the processors send of a record meanwhile is not shown before that,
-and the version that an own write became is not notified again when they tell of it.
+and the version that an own write became is not notified again when they tell of it, unless its columns are
+others: the table was altered, and the device did not know.
 
 Untold versions are no part of what registrations name: processors know nothing of them. Once a session has
 sent all up to their position they are dropped, for then what was sent is the truth.
@@ -49,6 +51,9 @@ class OwnRecord(Struct, frozen=True):
     lsn: int = 0
     log_incarnation: str = ""
     is_told: bool = True
+
+
+_NOTHING = OwnRecord(None)
 
 
 class _Shown(NamedTuple):
@@ -98,6 +103,9 @@ class ReadRecords:
         elif last_version is not None:
             del self._sent[key], self.delivered[key]
             self._store.delete(f"{self._sent_prefix}{key}")
+        if isinstance(change, LeftRead) and change.ver is not None and pending is not None:
+            left = OwnRecord(None, change.ver, log_incarnation=log_incarnation)
+            self._put_own(self._untold, self._untold_prefix, key, left)
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
 
@@ -110,8 +118,10 @@ class ReadRecords:
         """
         before, version = self._shown(key), 0
         if committed is not None and committed.ver is not None:
-            version = committed.ver
-            if self.delivered.get(key, 0) < version:  # a deletion, too: older versions may be on their way
+            version, untold = committed.ver, self._untold.get(key, _NOTHING)
+            if (
+                max(self.delivered.get(key, 0), untold.ver or 0) < version
+            ):  # a deletion, too: older versions may be on their way
                 self._put_own(self._untold, self._untold_prefix, key, committed)
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
@@ -152,7 +162,10 @@ class ReadRecords:
         return {key.removeprefix(prefix): own for key, own in self._store.items(prefix, OwnRecord)}
 
     def _put_pending(self, key: str, pending: OwnRecord | None, before: _Shown) -> None:
-        """Store what is pending of a record; that a record is gone which is not there says nothing."""
+        """Store what is pending of a record, None: nothing.
+
+        A pending delete is not stored if no version is committed; ``before`` is what was shown.
+        """
         if pending is not None and pending.data is None:
             if self._committed(key).record is None:
                 pending = None

@@ -120,7 +120,7 @@ class ReadStates:
         return [Complete(op_id, error=self._no_such_read_error(handle)) for op_id in op_ids]
 
     def end(self, read: StartedRead, why: str) -> None:
-        """Store that a read, which was deleted, has ended with a reason that the application is to hear."""
+        """Store that a deleted read has ended, and why, until the application has heard it."""
         read.stored.ended = why
         self.put(read.stored)
         self.untold[read.stored.handle] = read
@@ -167,7 +167,7 @@ class ReadStates:
         )
 
     def _start(self, stored: StoredRead, op_id: int | None = None) -> StartedRead:
-        """Return a read of this start, with the records that are stored of it."""
+        """Build a read of this start from its stored state, with the records that are stored of it."""
         records: ReadRecords | ShownWindow
         if stored.selection is not None and stored.is_window:
             records = ShownWindow(self._store, stored.handle, stored.selection)

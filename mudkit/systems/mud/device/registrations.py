@@ -99,7 +99,7 @@ class Registrations:
     def update(
         self, now_us: int, op_id: int | None, read: StartedRead, *, is_over: bool = False
     ) -> Sequence[Effect]:
-        """Send new reader data, or the end of a read, to its processors."""
+        """Request that the processors use new reader data, or end a read; ``op_id`` None: no caller."""
         if not is_over:
             read.updates += 1
         work = Updating(op_id, read.stored, is_over, self.sent_handle(read))
@@ -116,13 +116,16 @@ class Registrations:
         return (Complete(work.op_id, error=None if error is None else decode_error(error)),)
 
     def end(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
-        """Delete a read with its records, and withdraw its registration."""
+        """Delete a read with its records on the device, and withdraw its registration.
+
+        Calls that wait for its first state fail. Processors are not notified: see :meth:`update`.
+        """
         self._followed.leave(read.stored.handle, read.stored.name)
         failed = self._states.delete(read)
         return [*self.withdraw(now_us, read), *failed]
 
     def end_with_reason(self, now_us: int, read: StartedRead, why: str) -> Sequence[Effect]:
-        """End a read that the cloud has ended; notify the application of the reason."""
+        """End a read that the cloud or its predicate has ended; notify the application of the reason."""
         effects = self.end(now_us, read)
         if read.stored.has_listener:
             self._states.end(read, why)
@@ -158,8 +161,8 @@ class Registrations:
         pauses = f".{read.pauses}" if read.pauses else ""
         return f"{self._connection.incarnation} {read.stored.handle}{pauses}"
 
-    def note_first_change(self, read: StartedRead, body: Tell, lsn: int) -> None:
-        """Note the first change of a processor while the first registration of a read is unanswered.
+    def record_first_change(self, read: StartedRead, body: Tell, lsn: int) -> None:
+        """Record the position of a processor's first change, before the first registration is answered.
 
         The read has begun by then, so it may return to this position, but not to none: a read without its
         existing records would begin anew after the changes that are on their way.
@@ -172,10 +175,10 @@ class Registrations:
                     log_incarnations[body.processor] = body.log_incarnation
 
     def step_back(self, read: StartedRead) -> bool:
-        """Return whether changes of an earlier generation arrived after the last registration was sent.
+        """Return a read to earlier log positions for what new generations do not know; True: there is some.
 
-        The new generation does not know of them: the read returns to its earlier log position and is
-        registered again.
+        These are the changes of an earlier generation of a processor that arrived after the last registration
+        was sent. The caller registers the read again.
         """
         (before, log_incarnations), oldest = read.requested_since or ({}, {}), read.sender_generations
         read.requested_since = None

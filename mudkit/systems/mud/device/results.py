@@ -37,7 +37,7 @@ def complete_read(
     *,
     is_complete: bool,
 ) -> Sequence[Effect]:
-    """Return the result of a read, and record the versions, unless only some columns are returned.
+    """Return the effects that complete a read and record its versions, unless it has only some columns.
 
     ``versions`` are by key, those of deleted records among them; ``table`` None: the device does not know it.
     """

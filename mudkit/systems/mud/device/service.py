@@ -170,7 +170,10 @@ class DeviceService:
         return [*effects, *(Send(address_of(other), DeviceShared()) for other in sharing)]
 
     def _send_in_turn(self, now_us: int, app: str, message: Ask | AskBatch) -> Sequence[Effect]:
-        """Send what an app's share of the link admits, unless the message follows an equal read."""
+        """Send a message, or queue it until the app's share of the link admits it.
+
+        A read that follows an equal one of another app is not sent at all.
+        """
         if isinstance(message, Ask) and self._reads.follow(app, message):
             return ()
         return self._send_all(app, self._shares.offer(now_us, app, message))
@@ -203,7 +206,11 @@ class DeviceService:
         return [Send(gateway, group[0] if len(group) == 1 else AppsBatch(group)) for group in groups]
 
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Forward a message of a gateway to the app whose request it answers."""
+        """Forward a message of a gateway to the app whose request it answers.
+
+        The end of an answer goes to the apps that follow the read, too, and makes room for messages that
+        wait. No effect for a former owner of this address.
+        """
         answer = SERVICE_FROM_GATEWAY.decode(event.message)
         if answer is None:
             return record_dropped(event)
@@ -229,7 +236,7 @@ class DeviceService:
         return effects
 
     def _record_verified(self, app: str, claims: Claims | UnsetType | None) -> None:
-        """Store what the cloud has verified of an app, if it is what its present token claims."""
+        """Remember what the cloud has verified of an app, if its present token claims the same."""
         known = self._verified.get(app)
         if isinstance(claims, Claims) and known != claims and claims == claimed(self._apps[app].token):
             self._verified[app] = claims

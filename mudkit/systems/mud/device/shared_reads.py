@@ -43,7 +43,10 @@ class SharedReads:
         """Identifier of the request that the next equal one follows."""
 
     def follow(self, app: str, ask: Ask) -> bool:
-        """Return whether a request follows an equal one, and is not sent; a retransmission does not."""
+        """Add a read to the followers of an equal one of another app; True: it is not to be sent.
+
+        False: it follows none. A retransmission follows none from now on.
+        """
         for leader in self._leaders.values():
             if leader.followers.pop(ask.id, None) is not None:
                 return False
@@ -71,9 +74,10 @@ class SharedReads:
     def receive_end(
         self, now_us: int, identity: str, complete: PartsComplete | None
     ) -> tuple[list[tuple[str, PlacedPart | PartsComplete]], list[tuple[str, Ask]]]:
-        """Return the answers for the apps that follow a read, and the requests of those that may not.
+        """End a read in flight; return the answers for the apps that follow it, and the requests to send now.
 
-        ``complete`` None: the read was not answered.
+        Those are of the apps that follow it and may not have its answer. ``complete`` None: the read was not
+        answered.
         """
         leader = self._leaders.pop(identity, None)
         if leader is None:

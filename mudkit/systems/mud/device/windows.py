@@ -74,7 +74,7 @@ class ShownWindow:
             self._store.delete(f"{self._prefix}{key}")
 
     def _remove(self, key: str) -> dict[str, bool]:
-        """Forget a record; return the keys of the records that this moves."""
+        """Forget a record; return the keys of the records that this moves: True, into the window."""
         if self._sent.pop(key, None) is None:
             return {}
         del self.delivered[key]
@@ -82,13 +82,13 @@ class ShownWindow:
         return self._window.remove(key)
 
     def _put(self, key: str, sent: SentRecord) -> dict[str, bool]:
-        """Store a record; return the keys of the records that this moves."""
+        """Store a record; return the keys of the records that this moves: True, into the window."""
         self._sent[key], self.delivered[key] = sent, sent.ver
         self._store.put(f"{self._prefix}{key}", sent)
         return self._window.put(key, sent.data)
 
     def _show(self, key: str) -> Change:
-        """Return the change by which the window shows a record as it is."""
+        """Return the change by which the window shows a record as it is, and record that it is shown."""
         is_new = key not in self._shown
         sent = self._shown[key] = self._sent[key]
         return Change("upsert", key, self._selection.columns_of(sent.data), sent.ver, is_new=is_new)
@@ -112,7 +112,10 @@ class OwnMatches:
             self._window = Window(stored.selection, {key: row.data or {} for key, row in self.rows.items()})
 
     def lacking(self, stored: StoredRead, delivered: Mapping[str, int]) -> list[Upsert | LeftRead]:
-        """Return what a read lacks that was ``delivered`` these versions, and is begun or resumed."""
+        """Return the changes that a read which begins or resumes lacks.
+
+        ``delivered`` has the versions that the read was sent before, by key.
+        """
         if self._window is not None:
             keys = self._window.first_keys()
             keys_left = sorted(delivered.keys() - set(keys))
@@ -130,12 +133,10 @@ class OwnMatches:
         return changes
 
     def follow_write(self, key: str, delivered: Mapping[str, int]) -> list[Upsert | LeftRead]:
-        """Return what a write of a record makes of a read that was ``delivered`` these versions.
+        """Update the matches by a write of a record; return the changes that the read lacks.
 
-        Raises
-        ------
-        MudkitError
-            The predicate fails on the record.
+        ``delivered`` has the versions that it was sent, by key. Raise MudkitError if the predicate fails on
+        the record.
         """
         selected = self._own.select(self._name, self._predicate, self._reader, self._auth, keys=[key])
         row = next((row for row in selected if row.data is not None), None)

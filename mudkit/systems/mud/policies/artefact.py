@@ -421,7 +421,10 @@ class Artefact(Displayed):
     def _guard(
         self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
     ) -> Artefact:
-        """Put questions before the nodes: a leaf with ``action`` stands behind them, then the old nodes."""
+        """Return an artefact with guard nodes before these nodes, and a leaf with ``action`` between.
+
+        ``noted`` is added to its manifest.
+        """
         names = list(dict.fromkeys((*self.features, *(str(name) for name, *_ in guard))))
         actions = list(dict.fromkeys([*(node for node in self.nodes if not isinstance(node, tuple)), action]))
         rest = len(guard) + 1

@@ -54,7 +54,10 @@ class Addresses:
             del self._session_at[address]
 
     def withdraw(self, now_us: int, server: str, address: str) -> tuple[str | None, Sequence[Effect]]:
-        """Remove an address that a device of another server has taken; return the session that loses it."""
+        """Remove an address that a device of another server has taken, and acknowledge this.
+
+        Return the session that loses it, None: no one had it here.
+        """
         settled = self._announced.settle(now_us, (server, address))
         return self._session_at.pop(address, None), [*settled, Send(server, Vacated(address))]
 

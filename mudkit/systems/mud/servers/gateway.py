@@ -181,7 +181,10 @@ class Gateway:
         return asks if is_own else None
 
     def _open_request(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
-        """Check the token of a request, keep it open, and ask the back end for its tables."""
+        """Check the token of a request, keep it open, and ask the back end for its tables.
+
+        A token that is refused is answered at once; that of a write may have expired: the back end decides.
+        """
         what = ask.what
         claims, token_error = None, None
         if ask.token is not None:
@@ -247,7 +250,7 @@ class Gateway:
                 return (Send(request.source, replace(message, claims=request.claims)),)
 
     def _receive_description(self, request: _OpenRequest, described: Described) -> Sequence[Effect]:
-        """Check access to the tables, and pass the request on."""
+        """Check access to the tables, and pass the request on, or its error back to the client."""
         what, joined = request.ask.what, described.joined or []
         error = described.error
         if described.table is not None:

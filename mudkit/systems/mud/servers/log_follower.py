@@ -117,7 +117,10 @@ class LogFollower:
         return [*effects, *self._request.restart(now_us)]
 
     def load_state(self, now_us: int, message: TablesState) -> Sequence[Effect]:
-        """Load the state into the copy if this start has requested it and has none yet; acknowledge it."""
+        """Load the state into the copy if it has none, and acknowledge it.
+
+        Empty, without effect: another start, or another request, has asked for it.
+        """
         if message.incarnation != self._incarnation:
             return ()
         if self.lsn < 0:

@@ -301,7 +301,10 @@ class NotificationServer:
         return Send(self._generator, PoliciesRequest()), *self._policy_request.start(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, netids: Sequence[str]) -> Sequence[Effect]:
-        """Ask devices for a hello: what waited for them before the start is lost."""
+        """Ask devices for a hello, at each address where they may be, until they answer.
+
+        No effect for those that have said hello since the start.
+        """
         effects: list[Effect] = []
         for netid in netids:
             if netid in self._unheard:
@@ -353,7 +356,7 @@ class NotificationServer:
             self._store.delete(f"address {endpoint}")
 
     def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
-        """Handle the hello of a device; None: it is to be dropped."""
+        """Handle the hello of a device by the rules of the module; None: it is to be dropped."""
         netid = netid_of(hello.endpoint)
         responsible = server_index(netid, len(self._servers))
         if responsible != self._number:
@@ -465,7 +468,7 @@ class NotificationServer:
         return proven
 
     def _begin_session(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
-        """Begin a session, without apps."""
+        """Begin a session of a device, without apps, and return it."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._generation}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
@@ -584,7 +587,11 @@ class NotificationServer:
         return effects
 
     def _give_up_session(self, name: str | None) -> Sequence[Effect]:
-        """End a session by its name, and report this to the processors; None: there is none."""
+        """End a session by its name, and report this to the processors; no effect on one that has ended.
+
+        Its items are lost. If the device has no later session, the addresses of its apps are deleted.
+        ``name`` None: there is none.
+        """
         session = None if name is None else self._sessions.pop(name, None)
         if session is None:
             return ()
@@ -623,6 +630,6 @@ def _lacks_policy(session: _Session, policy: PolicyUpdate) -> bool:
 
 
 def _build_policy(session: _Session, policy: PolicyUpdate) -> Policy:
-    """Build the message of a policy for an app, and note that the app has this version."""
+    """Build the message of a policy for an app, and record that the session has this version."""
     session.apps[policy.app][policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

@@ -529,7 +529,11 @@ class Processor:
     def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
     ) -> Sequence[Effect]:
-        """End the continuous reads that an altered or dropped table no longer admits."""
+        """End the continuous reads that an altered or dropped table no longer admits.
+
+        The others read the altered table from now on; their windows are filled again if columns were removed
+        or added.
+        """
         if before is None:
             return ()
         effects: list[Effect] = []

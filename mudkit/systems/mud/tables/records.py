@@ -43,7 +43,7 @@ class SentPredicate(msgspec.Struct, frozen=True):
 
 
 def is_line(text: Value) -> TypeGuard[str]:
-    """Check for a non-empty text of one line that can be encoded as UTF-8."""
+    """Return whether a value is a non-empty text of one line that UTF-8 can encode."""
     if not isinstance(text, str) or not text or "\n" in text:
         return False
     if text.isascii():
@@ -56,7 +56,7 @@ def is_line(text: Value) -> TypeGuard[str]:
 
 
 def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
-    """Check for names with single values: nearly all records are such, and need no conversion."""
+    """Return whether data are names with single values: nearly all records are, and need no conversion."""
     if type(data) is not dict:
         return False
     for name, value in data.items():

@@ -128,7 +128,7 @@ class TableReplica:
         return self._partition_rows(table, key).get(key)
 
     def apply(self, entry: LogEntry) -> Row | None:
-        """Apply the next entry of the log; return the row that it replaces."""
+        """Apply the next entry of the log; return the row that it replaces, None: it replaces none."""
         self.lsn = entry.lsn
         if isinstance(entry, TableEntry):
             self._add_table(entry.table)

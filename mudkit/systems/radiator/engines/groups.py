@@ -309,7 +309,10 @@ class Groups:
         return None
 
     def _cached_decisions(self, sender: str) -> tuple[dict[Hashable, EvaluatedThreshold] | None, bool]:
-        """Return the cached thresholds for a sender's key, and whether its key has changed."""
+        """Return the cached thresholds for a sender's key, and whether its key has changed.
+
+        None, True: the key function fails. The key is remembered for the next call.
+        """
         key_of = self.function.sender_key
         try:
             key: Hashable = key_of(self.contexts[sender]) if key_of is not None else None
@@ -394,7 +397,10 @@ class Groups:
             del self._by_view[cohort.view]
 
     def _note_empty(self, cohort: _Cohort) -> None:
-        """Note a cohort whose last message was released: it may be merged with another empty one."""
+        """Record a cohort without pending messages: it may be merged with another empty one of its key.
+
+        No effect for one that has pending messages.
+        """
         if not len(cohort.pending):
             cohort.senders.clear()
             if len(self._by_view[cohort.view]) > 1:

@@ -171,7 +171,10 @@ def _split_batch(
 
 
 def _people_threshold(engine: Engine, client: str, batch: Sequence[Message]) -> int:
-    """Return the highest threshold of people that a receiver has for the senders of a batch."""
+    """Return the highest threshold of people that a receiver has for the senders of a batch.
+
+    It is 0 if there is none; a function that fails ends the search.
+    """
     highest = 0
     function, contexts = engine.function, engine.contexts
     senders = {message.sender: message for message in batch}

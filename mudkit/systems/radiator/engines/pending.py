@@ -223,7 +223,10 @@ class Pending:
         return [*released, *self.expire(now_us)]
 
     def expire(self, now_us: int) -> list[Batch]:
-        """Release or drop what is due by time; messages that were put back must be walked instead."""
+        """Release and return the batches that are due by time; drop and count messages beyond the retention.
+
+        Messages that were put back must be walked instead.
+        """
         if now_us < self.due_us:
             return []
         released: list[Batch] = []

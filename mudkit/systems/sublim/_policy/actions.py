@@ -207,7 +207,10 @@ def _keep_newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> d
 
 
 def _add_to_summary(earlier: Value, value: Value) -> list[float] | None:
-    """Add a value to ``[count, min, max, sum]``; ignore one that is not a number."""
+    """Return ``[count, min, max, sum]`` with a value added; None: there is no number yet.
+
+    A value that is not a number changes nothing.
+    """
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
         return earlier if _is_summed(earlier) else None
     if not _is_summed(earlier):

@@ -229,7 +229,10 @@ class Contexts:
         return {name: samples[kind] for name, kind in kinds.items()}
 
     def _guess_kinds(self) -> dict[str, str]:
-        """Return fields and kinds of messages as actions and conditions use them, and an unknown field."""
+        """Return the fields of messages with their kinds, as actions and conditions use them.
+
+        One more field, which no rule names, is among them.
+        """
         kinds = {
             path[0]: "number"
             for scope, path in sorted(self._in_conditions | self._in_actions)

@@ -410,7 +410,10 @@ class AccessPointMachine:
         return effects
 
     def _build_ack(self, names: Iterable[str]) -> MessagesAck:
-        """Return the acknowledgement of messages; name those subscribers whose address must be noted."""
+        """Return the acknowledgement of messages; name those subscribers whose address must be noted.
+
+        They are recorded as to be noted; those of ``names`` that are noted already, or gone, are no longer.
+        """
         moved = dict(self._plain.moved)
         for name in names:
             agent = self._agents.get(name)

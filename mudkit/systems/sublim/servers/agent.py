@@ -213,7 +213,10 @@ class Agent:
         return self.policy.decide(body, self.record.variables, self.record.automatic.known(), at_s)
 
     def deliver(self, now_us: int) -> Sequence[Effect]:
-        """Send queued deliveries while the window has room."""
+        """Send queued deliveries while the window has room.
+
+        None are sent until the client has attached, or while it is away.
+        """
         effects: list[Effect] = []
         while self.is_confirmed and not self.is_away and len(self._in_flight) < min(WINDOW, len(self._queue)):
             effects += self._send(now_us, self._queue[len(self._in_flight)])

@@ -230,7 +230,10 @@ class Handover:
         return self._peer_of(name).open_question(self._entropy)
 
     def _peer_of(self, name: str) -> Peer:
-        """Return what is known of a client since the start, which after a restart begins with a question."""
+        """Return what is known of a client's attachments since the start; create it at the first call.
+
+        After a restart it begins with an open question.
+        """
         peer = self._peers.get(name)
         if peer is None:
             peer = self._peers[name] = Peer()

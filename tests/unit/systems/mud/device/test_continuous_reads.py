@@ -18,7 +18,7 @@ from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import Connection, Updating
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
-from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.messages import (
     SERVICE_FROM_GATEWAY,
@@ -528,6 +528,26 @@ def test_end_waits_for_a_callback_with_what_came_before(application):
     assert again.watching.describe() == []
     with pytest.raises(ParameterError, match="has ended"):
         application.listen(again)
+
+
+def test_end_is_the_last_that_a_callback_hears(application):
+    """Own writes that are still pending are shown only in reads that have not ended."""
+    reads = application.start()
+    reads.begin()
+    reads.local.add_write(PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1}))
+    reads.notify(ended="no more")
+    assert delivered(application.listen(application.start(reads.ports.store))) == ["ended"]
+
+
+@pytest.mark.parametrize(("lsn", "expected"), [(5, []), (6, [("upsert", "b", 1)])])
+def test_late_answer_to_an_own_write_shows_only_what_the_processors_have_not_passed(reads, lsn, expected):
+    """The processors have told of all that is up to 5 and belongs to the read."""
+    reads.begin(sync=0)
+    for processor in ("p0", "p1"):
+        reads.notify(processor=processor, synced=5)
+    write = PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1})
+    reads.local.hold_row("t", HeldRow("b", 1, {"n": 1}, None, lsn, 1, held_us=0))
+    assert delivered(reads.watching.show_outcome(write, 1)) == expected
 
 
 def test_unregistering_an_ended_read_forgets_it(application):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mud_machines import ports
 
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
+from mudkit.systems.mud.messages import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 
 
@@ -16,3 +17,26 @@ def test_own_version_that_processors_do_not_tell_of_leaves_with_its_version():
     assert records.drop_untold(4, "first") == []
     assert records.drop_untold(5, "first") == [Change("remove", "h", None, 3)]
     assert records.shown() == {}
+
+
+def test_own_version_is_notified_again_if_the_table_has_lost_a_column_since():
+    """The device shows its columns as it knows the table; those that the processors send are the truth."""
+    records = ReadRecords(ports("ann").store, 1)
+    records.follow_own("h", None, OwnRecord({"v": 1, "n": 1}, 3, lsn=5, log_incarnation="first"))
+    change = Upsert(key="h", ver=3, data={"v": 1}, predicate=None, ts_us=0, lsn=5)
+    changes = records.receive(change, {"v": 1}, None, log_incarnation="first")
+    assert changes == [Change("upsert", "h", {"v": 1}, 3)]
+
+
+def test_own_version_is_not_shown_after_a_later_one_has_left():
+    """Its answer was late: processors have told meanwhile that another device's version does not belong here."""
+    records = ReadRecords(ports("ann").store, 1)
+    records.follow_own("h", OwnRecord({"n": 1}))
+    changes = records.receive(LeftRead("h", 4), {}, OwnRecord({"n": 1}), log_incarnation="first")
+    assert changes == []
+    committed = OwnRecord({"n": 1}, 3, lsn=5, log_incarnation="first")
+    assert records.follow_own("h", None, committed) == [Change("remove", "h", None, 4)]
+    assert records.shown() == {}
+    assert records.follow_own("h", None, OwnRecord({"n": 2}, 5, lsn=7, log_incarnation="first")) == [
+        Change("upsert", "h", {"n": 2}, 5, is_new=True)
+    ]
