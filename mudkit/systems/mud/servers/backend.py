@@ -394,10 +394,10 @@ class BackEnd:
         is_in_conflict = write.type == "conditional" and not _may_replace(write, row)
         if is_in_conflict and (is_shown or refusal is None):  # a rule may admit what is merged
             conflict = visible_row(row, table) if row is not None and is_shown else None
-            found = WriteResult(
+            result = WriteResult(
                 conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number
             )
-            return found, None
+            return result, None
         if refusal is not None:
             return refusal, None
         # If the writer cannot see the current version, the new one is not the next number, which would

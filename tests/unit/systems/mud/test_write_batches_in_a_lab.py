@@ -274,17 +274,17 @@ def test_reads_of_ones_own_app_show_all_parts_and_correct_them_together(place, p
 @pytest.fixture
 def tells(monkeypatch):
     """Record the changes that bob's device is sent."""
-    found = []
+    bodies = []
     handle = World._handle
 
     def record_and_handle(self, process, event):
         body = getattr(getattr(event, "message", None), "body", None)
         if isinstance(body, Tell) and process.host.name == "bob" and process.name == PORT:
-            found.append(body)
+            bodies.append(body)
         handle(self, process, event)
 
     monkeypatch.setattr(World, "_handle", record_and_handle)
-    return found
+    return bodies
 
 
 def test_continuous_read_is_told_of_a_batch_in_one_message(place, pair, tells):
