@@ -63,6 +63,14 @@ class WriteBatch:
     and return the batch. Nothing is stored or sent before :meth:`commit`, which a ``with`` block calls at its
     end, unless it raises.
 
+    Parameters
+    ----------
+    table : str
+    utility, data : optional
+        As in :meth:`Client.write`, for all parts.
+    commit : callable
+        Commits parts; returns the operation.
+
     Attributes
     ----------
     operation : Operation or None
