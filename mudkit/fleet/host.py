@@ -47,6 +47,7 @@ from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
     from mudkit.fleet.kernel import World
+    from mudkit.fleet.transport import Connection
 
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
@@ -71,8 +72,8 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
-        "nearby", "number", "processes", "storage", "watched", "world",
+        "address", "at", "connections", "context", "is_on", "is_online", "last_op_id", "last_way", "lets_in",
+        "link", "load", "name", "nearby", "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -91,8 +92,12 @@ class Host(Displayed):
         """Number of the last call here: calls on other hosts do not affect it."""
         self.at: Place | None = None
         """Place of a server, degrees; None: it is near everything."""
+        self.last_way: tuple[Place | None, Place, int] = (None, (0.0, 0.0), 0)
+        """Its place and a server's at the last message between them, with the time of its way in µs."""
         self.lets_in = True
         """True if any host can begin to send to it; else only those to which it has a connection can."""
+        self.connections: dict[Host, Connection] = {}
+        """Connections of a transport, by the host at the other end."""
         self.nearby: Link | None = None
         """Short-range link to devices that are near; None: it has none."""
         self.load: ServerQueue | None = None
@@ -599,7 +604,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         return self._result_or_raise(timeout_s)
 
     def complete(self, result: Any, error: BaseException | None) -> None:
-        """Store the result or the error, and schedule the callbacks."""
+        """Store the result or the error, and the time, and schedule the callbacks; it is called once."""
         self._result, self._error = result, error
         if self._make_result is not None and error is None:
             self._result = self._make_result(result)
@@ -621,7 +626,10 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         self._schedule_callbacks()
 
     def _note_run(self, began_us: int, ended: int) -> None:
-        """Note the virtual time of a wait; emit a warning if more than ``ended`` cuts are over."""
+        """Add the virtual time since ``began_us`` to that of the waits; warn if outages have ended since.
+
+        ``ended`` is how many had ended before.
+        """
         world = self._world
         self._ran_us += world.now_us - began_us
         if over := world.ended_cuts[ended:]:

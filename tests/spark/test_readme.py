@@ -87,6 +87,8 @@ OUTCOMES = {
     "engineer-1": "'noon?' in printed",
 }
 """Conditions on the names of a code block, its printed text, and the value of its last line."""
+ON_SPARK = {"cluster-1", "scoreboard-1", "streams-1", "traces-1", "traces-2"}
+"""Code blocks with many jobs of Spark, which take turns."""
 
 
 @pytest.fixture
@@ -152,7 +154,13 @@ def test_every_code_block_has_an_outcome():
     assert OUTCOMES.keys() == PIECES.keys()
 
 
-@pytest.mark.parametrize("name", PIECES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.soak(keep=2, group="on Spark")] if name in ON_SPARK else [])
+        for name in PIECES
+    ],
+)
 def test_code_block_has_its_documented_outcome(name, sample_folder, spark, capsys):
     piece = PIECES[name]
     for old, new in REDUCED.items():

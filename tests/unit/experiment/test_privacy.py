@@ -11,6 +11,7 @@ import zlib
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 
 from mudkit import Lab
@@ -30,6 +31,7 @@ from mudkit.experiment import (
     party_knowledge,
     run,
 )
+from mudkit.fleet.exposure import Mention
 from mudkit.systems import radiator
 from mudkit.systems.contrail import Group, Item, Module, Relay
 from mudkit.systems.store_and_forward import Client
@@ -72,6 +74,30 @@ def test_relay_learns_communication_pairs_times_and_sizes(lab):
     pairs = set(zip(relay.source, relay.destination, strict=True))
     assert pairs == {("ann", "bob"), ("ann", "cyd"), ("bob", "ann"), ("cyd", "ann"), ("cyd", "dan")}
     assert set(result[result.party == "bob"].source) == {"ann"}  # but not that cyd is a receiver, too
+
+
+def test_server_knows_whom_it_names_to_a_device_and_no_device_what_it_sends():
+    """See :func:`contacts`: a row for who received a message, and for a server that sent it to a device."""
+    lab = Lab(record_exposure=True)
+    lab.device("ann"), lab.device("bob")
+    sent = [
+        ("server", "other", "ann"),
+        ("ann", "server", "bob"),
+        ("server", "bob", "ann"),
+        ("ann", "bob", "ann"),
+    ]
+    lab.trace.exposure.mentions += [
+        Mention(party, "chat", sender, named, "from", second * 1_000_000, 10, 0)
+        for second, (sender, party, named) in enumerate(sent)
+    ]
+    result = contacts(lab)
+    second = (result["ts"] - pd.Timestamp(lab.start_us, unit="us", tz="UTC")).dt.total_seconds()
+    assert list(zip(second, result["party"], result["source"], result["destination"], strict=True)) == [
+        (1, "server", "ann", "bob"),
+        (2, "bob", "ann", "bob"),
+        (2, "server", "ann", "bob"),
+        (3, "bob", "ann", "bob"),
+    ]
 
 
 def test_party_knowledge_summarizes_contacts(lab):

@@ -145,6 +145,14 @@ def test_outages_of_the_log_cut_links():
     assert again.measures()["useful"] == 1.0
 
 
+@pytest.mark.parametrize(("box_km", "renew_km"), [(20.0, 20 / math.sqrt(2) / 10), (0.1, 0.05)])
+def test_interests_are_renewed_when_a_phone_has_moved_a_tenth_of_its_circle(box_km, renew_km):
+    """The circle is the one around the box of the reads; below 50 m a place is not more exact."""
+    rows = [("b", 25), ("c", 55), ("a", 60)]
+    task = make_task(reads=reads(rows, box_km=box_km, apart_km=0.01), positions=positions(apart_km=0.01))
+    assert task.renew_km == pytest.approx(renew_km)
+
+
 def test_busiest_devices_and_stretch_are_chosen_and_items_thinned():
     many = positions("abcdef", minutes=600)
     requests = reads([(name, 300 + 2 * k) for name in "def" for k in range(20)], devices="abcdef", box_km=5.0)

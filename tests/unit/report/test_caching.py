@@ -173,6 +173,8 @@ def test_without_a_recommendation_the_best_that_was_found_is_named(by_age):
     ):
         study = change(by_age, search=replace(by_age.search, choices=choices, chosen=asks))
         assert text in study.first_screen(UNKNOWN).reason
+        share = max(choice.fresh_share for choice in choices)
+        assert study.first_screen(UNKNOWN).tiles[0][0] == words.percent(share, 1), "as the fixed rule has"
 
 
 def test_six_reads_give_no_firm_headline_nor_figures():

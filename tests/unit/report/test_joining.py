@@ -22,7 +22,9 @@ from mudkit.report.joined_accuracy import (
     squares_m2,
 )
 from mudkit.report.joined_messages import (
+    PARTS,
     Cells,
+    Combination,
     Limits,
     Messages,
     Sizes,
@@ -101,6 +103,19 @@ def count_by_pandas(positions, zoom, interval_s, threshold=None):
         "error_m": float(np.sort(frame["distance_m"])[math.ceil(0.95 * len(frame)) - 1]),
         "speed_kmh": 3.6 * float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
     }
+
+
+def test_costs_divide_what_is_sent_among_its_messages():
+    """See :class:`~mudkit.report.joined_sums.Costs`: of a cell and interval two send one aggregate, a third its own."""
+    lat, lon = [37.75, 37.75, 37.65, 37.65], [-122.41, -122.41, -122.2, -122.2]
+    costs = joined_of(make_positions([0, 1, 1, 2], [0, 1, 2, 400], lat, lon)).costs(
+        Combination("join", 300, zoom=14)
+    )
+    assert list(zip(costs.device, costs.messages, costs.alone, costs.parts / PARTS, strict=True)) == [
+        (0, 1, 0, 0.5),
+        (1, 2, 1, 0.5),
+        (2, 1, 1, 0.0),
+    ]
 
 
 @pytest.mark.parametrize("threshold", [None, 2, 7])

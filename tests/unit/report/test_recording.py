@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.report.recording import BREAK, HOLE, REST, silent_us
+from mudkit.report.recording import BREAK, HOLE, REST, _fit_shifts, silent_us
 from mudkit.report.source import TraceSource
 from mudkit.trace.schema import POSITIONS, READS, epoch_us, timestamps
 
@@ -95,6 +95,46 @@ def test_few_devices_make_no_hole():
     second = second[(second < 36_000) | (second >= 39_600)]
     assert kinds(build(second, devices=2)) == [REST]
     assert kinds(build(second, devices=3)) == [HOLE]
+
+
+@pytest.mark.parametrize(("moved", "judged"), [((5, -5), 8), ((5, 5, -5, -5), 0)])
+def test_zones_are_judged_only_if_most_devices_keep_the_same_hours(moved, judged):
+    """See :func:`~mudkit.report.recording.compare_zones`: the usual lead is that of the devices that are not moved.
+
+    Eight devices report from 8:00 to 16:00, some of them as many hours later as `moved` names.
+    """
+    hours = [0] * (8 - len(moved)) + [*moved]
+    trace = build_each([by_day(range(4), 8 + later, 16 + later) for later in hours])
+    assert trace.zones.is_enough
+    assert trace.zones.is_judged.sum() == judged
+
+
+def test_zone_is_not_judged_where_two_fit_as_well():
+    """See :func:`~mudkit.report.recording.compare_zones`: half an hour late, a device fits the others and an hour more."""
+    trace = build_each([by_day(range(4), 8 + later, 16 + later) for later in (*[0] * 7, 0.5)])
+    assert trace.zones.is_judged.tolist() == [True] * 7 + [False]
+
+
+def test_fit_of_a_shift_is_the_likelihood_of_its_quarters():
+    """See :func:`~mudkit.report.recording.compare_zones`: quarter by quarter, with the share of the *other* devices."""
+    random = np.random.default_rng(7)
+    count, length, shifts_h = 5, 50, np.arange(-3, 4)
+    reports = random.random((count, length)) < 0.4
+    device, quarter = np.nonzero(reports)
+
+    def likelihood(number, shift_h):
+        own = np.flatnonzero(reports[number])
+        total = 0.0
+        for at in range(own[0], own[-1] + 1):
+            moved = at - 4 * shift_h
+            others = np.delete(reports, number, axis=0)[:, moved].sum() if 0 <= moved < length else 0
+            share = np.clip(others / (count - 1), 0.5 / count, 1 - 0.5 / count)
+            total += np.log(share if reports[number, at] else 1 - share)
+        return total
+
+    fits = _fit_shifts(device, quarter, count, length, shifts_h)
+    expected = [[likelihood(number, shift_h) for number in range(count)] for shift_h in shifts_h.tolist()]
+    np.testing.assert_allclose(fits, expected)
 
 
 moments = st.integers(0, 60)

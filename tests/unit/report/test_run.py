@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from mudkit import report as reports
 from mudkit.cli import app
+from mudkit.report import run
 from mudkit.report.parameters import check, preset
 from mudkit.report.run import _TEMPLATES, _expected_s, kernel_manager
 from mudkit.report.schemas import TEMPLATES
@@ -58,6 +60,15 @@ def test_every_report_names_its_stages_from_the_first_cell(name):
     assert code[0].metadata.get("stage") == "loading"
     assert len(stages) >= 4
     assert len(set(stages)) == len(stages)
+
+
+def test_page_ends_with_the_command_that_makes_it_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "_execute", lambda notebook, *_: notebook)
+    folder = run.run_report("prefetch_sizing", {"draws": 3}, build=tmp_path, progress=False)
+    text = " ".join(re.sub(r"<[^>]*>", " ", (folder / "report.html").read_text(encoding="utf-8")).split())
+    end = text.partition("Provenance")[2]
+    assert "To make this page again: mudkit report prefetch_sizing" in end
+    assert "--param draws=3" in end
 
 
 def test_expected_duration_depends_on_the_parameters():

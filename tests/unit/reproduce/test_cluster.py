@@ -73,6 +73,13 @@ def test_master_is_stopped_when_a_worker_ends(install_spark, assert_refused, tmp
             os.kill(int(pid), 0)
 
 
+def test_watch_ends_when_the_cluster_has_ended(tmp_path):
+    """It waits for a word, and kills what is left of the cluster if its reader ends without one."""
+    watch = clusters._start_watch(tmp_path / "cluster", [])
+    clusters._dismiss(watch)
+    assert watch.returncode == 0
+
+
 def test_session_settings_are_not_passed_to_the_daemons(tmp_path, monkeypatch):
     for name in ("SPARK_REMOTE", "PYSPARK_PYTHON", "PYTHONPATH", "SPARK_CONF_DIR"):
         monkeypatch.setenv(name, "/theirs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mudkit.experiment import item_latencies_s
@@ -27,6 +29,22 @@ def test_small_measurement_has_all_figures_and_its_verdict(name):
     verdict, reason = judge(row, measured)
     assert {required.quantity for required in row.required} <= set(measured.quantities)
     assert verdict == (SHAPE if name in ("C1", "C4") else REPRODUCED), reason
+
+
+def test_c1_counts_the_standard_errors_of_a_uniform_wait(monkeypatch):
+    """See `measure_polling`: n waits, uniform over an interval and a visit, have a mean within that / √(12 n)."""
+    visit_s, count = 1.0, 75
+
+    def latencies_s(seed, interval_s, timeout_s, count, gap_s, transport):
+        period_s = interval_s + visit_s
+        deviation_s = seed * period_s / math.sqrt(12 * count)
+        return [visit_s + period_s / 2 + deviation_s if interval_s else 2 * visit_s] * count
+
+    monkeypatch.setattr(contrail, "item_latencies_s", latencies_s)
+    measured = contrail.measure_polling(intervals_s=(1, 8), count=count, seeds=(1, 3))
+    assert measured.quantities[
+        "standard errors by which a mean differs from the form, at most"
+    ].median == pytest.approx(3)
 
 
 def test_c8_requires_ten_thousand_manipulations():

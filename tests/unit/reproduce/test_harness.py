@@ -33,6 +33,15 @@ def test_process_that_ends_early_raises_its_error():
     assert harness.json_of("print('x'); print([1])", task=harness.Task("prints")) == [1]
 
 
+def test_server_that_ends_early_names_its_task():
+    task = harness.Task("answers nothing")
+    with (
+        pytest.raises(EnvironmentProblem, match="The process that answers nothing ended before it was done"),
+        harness.JsonServer(harness.environment, task=task) as server,
+    ):
+        server.ask([])
+
+
 def test_function_runs_in_a_separate_process(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
     task = harness.Task("returns the environment")

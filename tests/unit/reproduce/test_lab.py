@@ -31,6 +31,15 @@ def test_f1_counts_positions_messages_and_memory():
     )
 
 
+def test_f1_counts_its_runs_from_one(monkeypatch):
+    monkeypatch.setattr(
+        lab, "answer_of", lambda *_, **__: dict.fromkeys(("peak", "before", "positions", "messages", "s"), 1)
+    )
+    texts = []
+    lab.measure_kernel(texts.append, devices=1, hours=1, repeats=2, fleet=1, fleet_hours=1, seeds=[3])
+    assert [text.rpartition(", ")[2] for text in texts] == ["1 of 2", "2 of 2", "seed 3"]
+
+
 def test_held_fleet_is_counted_and_timed():
     began_s = time.perf_counter()
     result = lab.hold_fleet(3, 1, 3)

@@ -1,5 +1,9 @@
 """Rows F2 to F4 without Spark; tests/spark runs them with Spark."""
 
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -65,6 +69,42 @@ def test_f2_compares_pairs_of_runs_after_the_first():
     pairs[2][1]["counted"] = "b"
     assert measure().quantities["share of runs in which both count the same"].median == 0.75
     assert judge(F2, measure())[0] == "not reproducible"
+
+
+def test_f3_measures_imports_after_a_warm_up(monkeypatch):
+    """The parameter "import" of row F3."""
+    imports, texts = [], []
+    start = dict.fromkeys(("import", "session", "job", "action", "python", "again"), 1.0)
+    monkeypatch.setattr(
+        lab_spark, "subprocess", SimpleNamespace(run=lambda line, check: imports.append(line[2]))
+    )
+    monkeypatch.setattr(lab_spark, "json_of", lambda *_, **__: start)
+    measured = lab_spark.measure_starts(texts.append, runs=2)
+    assert imports == ["import mudkit", "pass"] * (1 + 2)
+    assert {required.quantity for required in lab_spark.F3.required} <= set(measured.quantities)
+    assert texts[-2:] == ["session, Spark Connect, 1 of 2", "session, Spark Connect, 2 of 2"]
+
+
+def test_f4_names_each_mode_when_it_begins(monkeypatch):
+    """A mode takes a minute: the reader sees which one runs."""
+    running = []
+
+    @contextmanager
+    def local_cluster(workers):
+        yield SimpleNamespace(url="spark://here:7077")
+
+    def run_jobs(source, out, place):
+        running.append(texts[-1])
+        return {"folder": ["worker-0", "worker-1"]}
+
+    monkeypatch.setitem(sys.modules, "mudkit.reproduce.cluster", SimpleNamespace(local_cluster=local_cluster))
+    monkeypatch.setattr(lab_spark, "run_jobs", run_jobs)
+    monkeypatch.setattr(lab_spark, "write_source", lambda *_: None)
+    monkeypatch.setattr(lab_spark, "read_tables", lambda folder: {})
+    texts = []
+    measured = lab_spark.measure_modes(texts.append)
+    assert running == [lab_spark._REFERENCE, lab_spark.LOCAL, lab_spark.CONNECT, lab_spark.CLUSTER]
+    assert measured.quantities["executors that took part"].median == 2
 
 
 @pytest.mark.soak

@@ -70,6 +70,27 @@ def test_l3_requires_small_loss_from_limit_16(frequency):
     assert judge(L3, Measured(late, {}))[0] == "not reproducible"
 
 
+def test_l3_varies_the_reads_by_a_quarter(monkeypatch):
+    """The name of the quantity: the reads a day have a spread of a quarter of their mean."""
+    settings = []
+
+    def sweep(number, over, fixed, seeds):
+        settings.append(fixed)
+        return simulate_grid({"prefetch_limit": [1, 16, 64], "outage": [0.5]}, {"days": 2, **fixed}, seeds)
+
+    monkeypatch.setattr(lasthop, "figure_sweep", sweep)
+    lasthop.measure_limits(outages_per_day=[1], days=2, seeds=[1])
+    assert [fixed.get("reads_cv") for fixed in settings] == [None, 0.25]
+
+
+def test_lost_share_is_that_of_all_that_comes():
+    """Last hop 4.2: 32 messages come a day (ef), of which the loss is a share of the best that can be read."""
+    table = pd.DataFrame(
+        {"expiration": [4.0, 4.0, 9.0], "user_frequency": [2.0, 8.0, 2.0], "loss": [0.5, 1, 1], "best": 64}
+    )
+    assert lasthop._lost_share(table, 4.0, days=10) == Quantity(0.1, 0.1, 0.1)
+
+
 @pytest.mark.soak
 def test_l4_loss_rises_until_just_below_total_outage():
     measured = check_complete(

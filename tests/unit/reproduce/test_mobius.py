@@ -1,7 +1,9 @@
 """Rows M1, M2 and M6 at small sizes, untimed."""
 
 import dataclasses
+import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 from measured_rows import check_complete
@@ -36,6 +38,23 @@ def test_m1_measures_all_required_quantities(m1):
     assert all(math.isfinite(quantity.median) for quantity in m1.quantities.values())
     assert m1.quantities["share of records on which both agree"].low == 1
     assert m1.parameters["subscriptions"] == 600
+
+
+def test_m1_divides_what_was_done_by_the_time_it_took(monkeypatch):
+    """By a clock that is read once a second, a second is all that each measurement takes."""
+    monkeypatch.setattr(mobius, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    monkeypatch.setattr(mobius, "_HARD", ())
+    monkeypatch.setattr(mobius, "_EVALUATIONS", 1000)
+    monkeypatch.setattr(mobius, "_CHECKED", 6)
+    sizes = {"subscriptions": 90, "fewer": 30, "topics": 9, "hot_topics": 3, "records": 20, "updates": 50}
+    quantities = mobius.measure_matching(**sizes, partitions=(50, 100, 500), runs=1).quantities
+    per_s = {name: quantity.median for name, quantity in quantities.items() if "/s" in name}
+    assert [per_s[f"messages/s one by one, {many} a partition"] for many in (50, 100, 500)] == [20, 10, 6]
+    for topics in ("many topics", "hot topics"):
+        assert per_s[f"records/s, {topics}"] == pytest.approx(20)
+        assert per_s[f"updates/s, {topics}"] == pytest.approx(50)
+        assert per_s[f"added/s, {topics}"] == 90
+    assert quantities["µs a record one at a time, many topics"].median == pytest.approx(1e6 / 2)
 
 
 def test_m1_measures_the_hard_shapes(m1):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from learning_traces import build_positions, build_reads, label_by_definition
 
+from mudkit.errors import TraceContentError
+from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.processes import spread_out
 from mudkit.reproduce import mobius_caching
 from mudkit.reproduce.mobius_caching import CARS, DAYS, M4, M5
@@ -54,6 +57,26 @@ def test_write_finding_separates_bound_and_tree():
     quantities = mobius_caching._write_figures(by_name)
     assert quantities["messages, hours in hindsight, a"].median == 0.3
     assert "messages, hours in hindsight, b" not in quantities
+
+
+def test_delays_by_hour_are_chosen_unless_nearly_all_reads_miss_a_write(monkeypatch):
+    """The parameter of M5 about the share: where 30 min misses 95 % of the reads at most."""
+    positions = build_positions(
+        [(f"car-{car}", 7 * car + 10 * step, 0.0) for car in range(8) for step in range(9)]
+    )
+    reads = build_reads([(f"car-{car}", 20 * step, 0.0) for car in range(8) for step in range(2, 7)])
+    world = Writes.of(label_by_definition(positions, reads), positions), ReadRequests.of(reads)
+
+    def learn_nothing(*_, **__):
+        raise TraceContentError("All writes are alike.")
+
+    monkeypatch.setattr(mobius_caching, "frontier_of_writes", learn_nothing)
+    monkeypatch.setattr(mobius_caching, "oracle_frontier", lambda *_: None)
+    monkeypatch.setattr(mobius_caching, "interpolate_frontier", lambda *_: 0.0)
+    missed = mobius_caching._write_outcome(*world).thirty.missed
+    for most, is_chosen in ((missed, True), (missed - 1e-9, False)):
+        monkeypatch.setattr(mobius_caching, "MAX_MISSED", most)
+        assert (mobius_caching._write_outcome(*world).hours is not None) == is_chosen
 
 
 def test_a_regime_in_which_nobody_reads_anothers_writes_has_no_gap_and_no_factor():

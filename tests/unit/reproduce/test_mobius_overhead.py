@@ -1,6 +1,7 @@
 """Rows M3 and M3-remote at small sizes, untimed."""
 
 import math
+import sqlite3
 from functools import partial
 from types import SimpleNamespace
 
@@ -43,7 +44,9 @@ def test_m3_divides_overhead_over_sqlite_by_the_machine_factor():
 
 def test_m3_remote_is_not_a_row_of_speed():
     assert (M3.is_speed, M3_REMOTE.is_speed) == (True, False)
-    measured = mobius_overhead.measure_remote(requests=9, seeds=[1])
+    texts = []
+    measured = mobius_overhead.measure_remote(texts.append, requests=9, seeds=[1])
+    assert texts[0].startswith("18 requests over LTE, MUD"), "nine writes and nine reads"
     assert judge(M3_REMOTE, measured)[0] == "reproduced"  # virtual time is deterministic
     assert measured.quantities == mobius_overhead.measure_remote(requests=9, seeds=[1]).quantities
 
@@ -67,6 +70,14 @@ def test_m3_fails_when_writes_are_lost(monkeypatch):
     assert len({str(record) for _, record in calls}) == 4
     with pytest.raises(TypeError):  # reads find nothing
         mobius_overhead.measure_local(writes=4, durable=4, reads=1, cached=2, seeds=[1])
+
+
+def test_m3_ends_with_the_first_error_of_the_device(tmp_path):
+    """A lab runs on after a machine has failed; what is measured then is worth nothing."""
+    mud = mobius_overhead.Mud(tmp_path, "NORMAL", seed=1)
+    mud.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        mud.write("article", {"number": 1})
 
 
 def test_requests_follow_each_other_after_drawn_thinking():

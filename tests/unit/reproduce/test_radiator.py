@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from measured_rows import check_complete
 
@@ -12,6 +15,7 @@ from mudkit.reproduce import radiator, radiator_scale
 from mudkit.reproduce.radiator import R1, R2, R3, R4, R6
 from mudkit.reproduce.radiator_scale import R5
 from mudkit.reproduce.row import Measured, Quantity, judge
+from mudkit.trace.schema import timestamps
 
 
 def test_r1_message_sizes_match_the_paper():
@@ -63,6 +67,7 @@ def test_r2_longer_chains_leave_less_traffic():
     quantities = check_complete(R2, measured).quantities
     shares_left = [quantities[f"share left at {share:.2%}"].median for share in radiator.SHARES]
     assert shares_left[0] == 1.0, "0.02 % of 6,000 is one client"
+    assert quantities["steps down, of 6"].median == 5, "all but that of the chain of one client"
     assert shares_left[1:] == sorted(shares_left[1:], reverse=True)
     assert shares_left[3] < 0.1
 
@@ -150,6 +155,40 @@ def test_r5_detects_a_stream_that_falls_behind():
     assert over > 1, "each batch begins later than the one before"
     assert growth > 1.25
     assert busy > 1
+
+
+def test_r5_measures_lags_from_the_release_of_an_aggregate(monkeypatch, tmp_path):
+    """See `StreamRun`: three files of a minute, whose batches take 2 s each; the watermark is half a minute on."""
+    from mudkit.pipeline import streaming
+
+    ends_us = [60_000_000, 120_000_000, 180_000_000]
+    table = pa.table(
+        {
+            "ts": timestamps(np.array([30_000_000, 90_000_000])),
+            "watermark_ts": timestamps(np.array([60_000_000, 120_000_000])),
+            "recipients": [["a", "b"], ["a"]],
+        }
+    )
+    released = SimpleNamespace(select=lambda *names: SimpleNamespace(toArrow=lambda: table.select(names)))
+    marks = pd.to_datetime([0, *ends_us], unit="us", utc=True)
+    batches = [SimpleNamespace(duration_s=2.0, watermark_ts=mark) for mark in marks]
+    monkeypatch.setattr(streaming, "event_stream", lambda *_: None)
+    monkeypatch.setattr(
+        streaming, "aggregate_stream", lambda *_, **__: SimpleNamespace(aggregates=released, batches=batches)
+    )
+    positions = pa.table(
+        {
+            "device": ["a", "b", "a"],
+            "ts": timestamps(np.array([0, 61_000_000, 122_000_000])),
+            "lat": [30.0] * 3,
+            "lon": [-97.0] * 3,
+        }
+    )
+    run = radiator_scale.play(None, radiator_scale.events_of(positions), tmp_path, every_s=60.0, speed=1.0)
+    done_s = radiator_scale._done_s(ends_us, [2.0] * 4, 1.0)
+    assert run.behind_s.tolist() == [30.0, 30.0]
+    assert run.lags_s.tolist() == pytest.approx([done_s[1] - 30, done_s[2] - 90])
+    assert (run.events, run.receipts) == (2 + 3, 3)
 
 
 def test_r6_payload_grows_less_than_the_chain():

@@ -53,7 +53,9 @@ def test_s2_is_not_reproduced_after_any_error(error):
 
 
 def test_s3_counts_decisions():
-    measured = check_complete(S3, sublim.measure_speed(say_nothing, decisions=200, runs=2))
+    texts = []
+    measured = check_complete(S3, sublim.measure_speed(texts.append, decisions=200, runs=2))
+    assert texts == ["run 1 of 2", "run 2 of 2"]
     assert measured.quantities["decisions/s"].low > 0
     assert measured.quantities["decisions/s with 100 live keys"].low > 0
     assert S3.is_speed

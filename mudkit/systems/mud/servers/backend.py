@@ -691,5 +691,10 @@ def _build_outcome(write: RoutedWrite, result: WriteResult, *others: WriteResult
 
     After a refusal they are all the same, and are left out.
     """
+    # Who may not write to a table does not learn how often others read it.
+    interval_ms = write.read_interval_ms if result.error is UNSET else UNSET
     applied = UNSET if result.ver is UNSET else list(others) or UNSET
-    return Send(write.reply, WriteOutcome(id=write.id, key=write.key, others=applied, **asdict(result)))
+    outcome = WriteOutcome(
+        id=write.id, key=write.key, read_interval_ms=interval_ms, others=applied, **asdict(result)
+    )
+    return Send(write.reply, outcome)
