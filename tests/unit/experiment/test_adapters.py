@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mudkit.experiment import ADAPTERS, FRIENDS_NEARBY, NEWS, PHOTOS, Contrail, StoreAndForward, run
@@ -68,3 +70,14 @@ def test_want_is_the_readers_of_mud_unless_it_depends_on_her_place(task, by_plac
     phones = run(task.over(devices=3, hours=0.02), ADAPTERS["MUD"]).testbed.phones
     assert predicates.keys() == {*phones}
     assert [text == not_hers(phone) for phone, text in predicates.items()] == [by_place] * 3
+
+
+def test_reader_data_follows_a_phone_that_reads():
+    """See :meth:`MudPart.on_move`; a phone whose read does not stand yet begins it with where it is then."""
+    updates = []
+    part = object.__new__(mud.MudPart)
+    reader = SimpleNamespace(update_data=lambda handle, data: updates.append((handle, data)))
+    part._handles, part._readers = {"phone-0": 7}, {"phone-0": reader, "phone-1": reader}
+    for phone in part._readers:
+        part.on_move(phone, {"loc": (30.0, -97.0)})
+    assert updates == [(7, {"loc": (30.0, -97.0), "name": "phone-0"})]
