@@ -97,6 +97,7 @@ def check_arguments(call: Any = None, /, *, types: bool = True) -> Any:
 
 
 def _decorate(types: bool, call: Any) -> Any:
+    """Return a call with its arguments checked; a class is changed in place, with its public methods."""
     if not inspect.isclass(call):
         return _checked(types, call)
     for name, member in list(vars(call).items()):
@@ -174,6 +175,7 @@ class _Places(tuple[_Accepts | None, ...]):
 
 
 def _checks_of(function: Callable[..., Any]) -> _Checks:
+    """Return the checks of a function's arguments by type, for arguments by place and by name."""
     hints = annotations_of(function)
     parameters = inspect.signature(function).parameters.values()
     by_name = {
@@ -191,6 +193,7 @@ def _checks_of(function: Callable[..., Any]) -> _Checks:
 
 
 def _rules_of(function: Callable[..., Any]) -> list[_Placed]:
+    """Return the rules in a function's annotations, with the places of their arguments."""
     hints = annotations_of(function)
     return [
         _Placed(place if parameter.kind in _POSITIONAL else sys.maxsize, name, rule)
@@ -214,7 +217,7 @@ def _rule_of(hint: Any) -> _Rule | None:
 def _apply(
     rules: Iterable[_Placed], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """Check the arguments of a call by rules; return the positional ones and replace named ones."""
+    """Return positional arguments as rules, which may raise, convert them; replace those in ``kwargs``."""
     try:
         for place, name, rule in rules:
             if name in kwargs:
@@ -282,6 +285,7 @@ def _options(hint: Any) -> list[str]:
 
 
 def _call_name(function: Callable[..., Any]) -> str:
+    """Return a call's name for messages; that of a class is not followed by ``__init__``."""
     return function.__qualname__.removesuffix(".__init__")
 
 
@@ -372,6 +376,7 @@ def _check_of(hint: Any) -> _Check:
 
 
 def _any_of(checks: Sequence[_Check]) -> _Check:
+    """Return a check that accepts what at least one of the checks accepts."""
     functions = [check.accepts for check in checks if check.accepts is not None]
     kinds = tuple(kind for check in checks for kind in check.kinds)
     if len(functions) < 2:
@@ -380,10 +385,12 @@ def _any_of(checks: Sequence[_Check]) -> _Check:
 
 
 def _is_text(value: Any) -> bool:
+    """Return whether a value is text that UTF-8 can encode."""
     return (type(value) is str and value.isascii()) or (isinstance(value, str) and _is_utf8(value))
 
 
 def _are_texts(values: Iterable[Any]) -> bool:
+    """Return whether all values are text that UTF-8 can encode."""
     try:
         text = "".join(values)
     except TypeError:  # one of them is no text
@@ -392,10 +399,12 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def _fit_all(check: _Check, values: Iterable[Any]) -> bool:
+    """Return whether a check accepts all values."""
     return check is _ANY or all(check(value) for value in values)
 
 
 def _is_number(kinds: tuple[type[Any], ...], value: Any) -> bool:
+    """Return whether a value is a number of these kinds; a bool, NaN or an int beyond floats is none."""
     if not isinstance(value, kinds) or isinstance(value, bool):
         return False
     if isinstance(value, int):
@@ -411,12 +420,17 @@ def _is_fields(value: Any) -> bool:
 def _is_mapping(
     kind: type[Mapping[Any, Any]], names_fit: Callable[[Iterable[Any]], bool], item: _Check, value: Any
 ) -> bool:
+    """Return whether a value is a mapping of this kind with fitting names and items."""
     if type(value) is not dict and not isinstance(value, kind):
         return False
     return names_fit(value) and (item is _ANY or _fit_all(item, value.values()))
 
 
 def _is_sequence(kinds: tuple[type[Any], ...], item: _Check, value: Any) -> bool:
+    """Return whether a value is a sequence of these kinds with fitting items.
+
+    Those of iterators may be any.
+    """
     if not isinstance(value, kinds) or isinstance(value, str | bytes | Mapping):
         return False
     # An iterator is not looked at: that would use it up.
@@ -427,6 +441,7 @@ _SEQUENCES: Final[frozenset[Any]] = frozenset({list, Sequence, Iterable, Collect
 
 
 def _is_utf8(value: str) -> bool:
+    """Return whether a text can be encoded as UTF-8; half of a surrogate pair cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:  # half of a pair
@@ -435,6 +450,7 @@ def _is_utf8(value: str) -> bool:
 
 
 def _is_row(kinds: tuple[type[Any], ...], args: tuple[Any, ...], value: Any) -> bool:
+    """Return whether a value is of these kinds, with as many entries as annotated, all fitting."""
     if not isinstance(value, kinds):
         return False
     if len(args) == 2 and args[1] is Ellipsis:
@@ -445,13 +461,13 @@ def _is_row(kinds: tuple[type[Any], ...], args: tuple[Any, ...], value: Any) -> 
 
 
 def whole_number(name: str, given: Any, low: int, high: int) -> int:
-    """Check an argument that is a whole number from ``low`` to ``high``."""
+    """Return an argument as an int; raise ParameterError unless it is whole and from ``low`` to ``high``."""
     return _whole_number(Range(low, high), name, given)
 
 
 @check_arguments(types=False)
 def number(name: str, given: Any, low: float, high: float) -> float:
-    """Check an argument that is a number from ``low`` to ``high``; a truth value is none.
+    """Return an argument as a float if it is a number from ``low`` to ``high``; a truth value is none.
 
     Parameters
     ----------
@@ -478,12 +494,14 @@ class _NumberTypes(NamedTuple):
 
 @cache
 def _number_types() -> _NumberTypes:
+    """Return the types of whole and of real numbers, with NumPy's."""
     import numpy as np  # decorated calls of modules that do without it load without it
 
     return _NumberTypes((int, np.integer), (int, float, np.integer, np.floating))
 
 
 def _whole_number(limits: Range, name: str, given: Any) -> int:
+    """Return the argument as an int; raise ParameterError unless it is a whole number within the limits."""
     is_whole = isinstance(given, _number_types().whole) and not isinstance(given, bool)
     if not is_whole or not limits.low <= given <= limits.high:
         raise unusable(name, given, f"a whole number {_range_in_words(limits)}")
@@ -491,6 +509,7 @@ def _whole_number(limits: Range, name: str, given: Any) -> int:
 
 
 def _number(limits: Range, name: str, given: Any) -> float:
+    """Return the argument as a float; raise ParameterError unless it is a number within the limits."""
     is_number = isinstance(given, _number_types().real) and not isinstance(given, bool)
     if not is_number or not limits.low <= given <= limits.high:  # NaN is in no range
         raise unusable(name, given, f"a number {_range_in_words(limits)}")
@@ -498,6 +517,7 @@ def _number(limits: Range, name: str, given: Any) -> float:
 
 
 def _numbers(limits: Range, rules: Sequence[_Rule], name: str, given: Any) -> tuple[Any, ...]:
+    """Apply a rule to each of the numbers; raise ParameterError unless there are as many as rules."""
     import numpy as np
 
     if not isinstance(given, list | tuple | np.ndarray) or len(given) != len(rules):
@@ -506,7 +526,7 @@ def _numbers(limits: Range, rules: Sequence[_Rule], name: str, given: Any) -> tu
 
 
 def time_zone(name: str, given: Any) -> ZoneInfo:
-    """Check an argument that is the name of a time zone."""
+    """Return the time zone that an argument names; raise ParameterError if it names none."""
     from mudkit.units import zone  # it loads NumPy, and errors and displays do without
 
     tz = zone(given) if isinstance(given, str) else None
@@ -516,7 +536,7 @@ def time_zone(name: str, given: Any) -> ZoneInfo:
 
 
 def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | None = None) -> None:
-    """Check an argument that is of one of some types; ``expected`` names it in words, with an example."""
+    """Raise ParameterError unless an argument is of one of some types; ``expected`` has words for them."""
     if isinstance(given, kinds):
         return
     is_plain = type(given).__module__ == "builtins" and not callable(given)
@@ -531,11 +551,12 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
 
 
 def one_of(name: str, given: Any, known: Iterable[str], summary: str | None = None) -> None:
-    """Check an argument that is one of some texts, and suggest the nearest one."""
+    """Raise ParameterError, which suggests the nearest text, unless an argument is one of the known ones."""
     _known_text(known, summary, name, given)
 
 
 def _known_text(known: Iterable[str], summary: str | None, name: str, given: Any) -> Any:
+    """Return the argument; raise ParameterError, with the nearest known text, unless it is a known one."""
     texts = list(known)
     if given in texts:
         return given
@@ -561,6 +582,7 @@ def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
 
 
 def _range_in_words(limits: Range) -> str:
+    """Describe a range for messages, ends included."""
     return f"from {_limit_in_words(limits.low)} to {_limit_in_words(limits.high)}"
 
 
@@ -647,6 +669,7 @@ def described(words: str) -> Callable[[K], K]:
 
 
 def _object_in_words(kind: Any) -> str:
+    """Describe a type for messages; one of mudkit's with the arguments that it requires."""
     name = getattr(kind, "__name__", str(kind))
     if not getattr(kind, "__module__", "").startswith("mudkit."):
         return f"{_article(name)} {name}"
@@ -660,4 +683,5 @@ def _object_in_words(kind: Any) -> str:
 
 
 def _article(name: str) -> str:
+    """Return the article of a name, ``a`` or ``an``."""
     return "an" if name[:1] in "AEIOaeio" else "a"

@@ -157,6 +157,7 @@ class Table:
         return "\n".join([*([self.caption] if self.caption else ()), *lines, *self.notes])
 
     def _sides(self) -> Sequence[Align]:
+        """Return the alignment of each column; without one set, columns of numbers are at the right."""
         if self.align:
             return self.align
         return [
@@ -173,6 +174,7 @@ class Table:
         return f"{_CELL};{_NAMES if longest <= _MAX_NAME else _WORDS}"
 
     def _row(self, row: Sequence[Any], styles: Sequence[str]) -> str:
+        """Return the HTML cells of a row."""
         cells = []
         for at, (value, style) in enumerate(zip(row, styles, strict=True)):
             is_heading = self.has_row_headings and at == 0
@@ -214,6 +216,7 @@ class View:
         return f"<div>{head}<p style='{_FACTS}'>{facts}</p>{text}{self.picture}{tables}{notes}</div>"
 
     def _facts(self) -> list[tuple[str, str]]:
+        """Return names and texts of the facts, without those that are empty; 0 and False are not."""
         empty: tuple[Any, ...] = (None, "", (), [], {})
         return [
             (name, _text(value))
@@ -241,6 +244,7 @@ class Displayed:
         return self._safe_view().html()
 
     def _safe_view(self) -> View:
+        """Return the view, or, where a part of it raises, one that names the error. Never raise."""
         try:
             view = self._view()
             view.line(), view.html()  # a value's own text may raise, too
@@ -258,6 +262,7 @@ def shows_fields(kind: type[_C]) -> type[_C]:
 
 
 def _view_of_fields(result: Any) -> View:
+    """Return a view of a result's fields: tables for frames, counts of collections, texts of others."""
     facts: dict[str, Any] = {}
     tables = []
     for name in getattr(result, "_fields", None) or [declared.name for declared in fields(result)]:
@@ -390,6 +395,7 @@ def tree(root: Branch, described: str) -> str:
 
 
 def _words(x: float, y: float, text: str, anchor: str, more: str = "", *, size: int = 13) -> str:
+    """Return SVG text at a place; `anchor` is its alignment and `more` are further attributes."""
     return (
         f"<text x='{x:g}' y='{y:g}' text-anchor='{anchor}' font-size='{size}' stroke='none' "
         f"fill='currentColor'{more}>{escape(text)}</text>"
@@ -569,6 +575,7 @@ def _frame(value: Any) -> Any:
 
 
 def _labelled(frame: Any, name: str) -> str | tuple[str, str]:
+    """Return a column's heading in words, with its unit for numbers that have one."""
     label = words.label(name)
     is_number = frame[name].dtype.kind in "iuf"
     return (
@@ -608,6 +615,7 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
 
 
 def _has_time(value: datetime) -> bool:
+    """Return whether a timestamp has a time of day; midnight and NaT have none."""
     return value == value and value.time() != time()  # NaT is not equal to itself
 
 
@@ -671,6 +679,7 @@ def _cells(value: Any) -> list[Cell]:
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:
+    """Return whether the values are numbers and nothing else, apart from None, lists and styled cells."""
     kinds = {
         isinstance(value, Real) and not isinstance(value, bool)
         for value in values
@@ -691,10 +700,12 @@ def _breakable(text: str) -> str:
 
 
 def _heading(column: str | tuple[str, str]) -> str:
+    """Return the HTML of a column's heading, with the unit below the name."""
     if isinstance(column, str) or not column[1]:
         return escape(column if isinstance(column, str) else column[0])
     return f"{escape(column[0])}<br><span style='{_UNIT}'>{escape(column[1])}</span>"
 
 
 def _with_unit(name: str, unit: str) -> str:
+    """Return a name and its unit on one line."""
     return f"{name}, {unit}" if unit else name

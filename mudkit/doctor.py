@@ -50,10 +50,11 @@ def checks(start: bool = False) -> list[Check]:
         ("browser", _browser),
         ("offline maps", _maps),
     ]
-    return [_checked(name, look) for name, look in looks]
+    return [_run_check(name, look) for name, look in looks]
 
 
-def _checked(name: str, look: Callable[[str], Check]) -> Check:
+def _run_check(name: str, look: Callable[[str], Check]) -> Check:
+    """Run a check; one that raises becomes a failed check with the error and its remedy."""
     try:
         return look(name)
     except Exception as error:
@@ -79,6 +80,7 @@ def render(checks: Iterable[Check], console: Console | None = None) -> None:
 
 
 def _python(name: str) -> Check:
+    """Check that mudkit's metadata allows this Python."""
     from packaging.specifiers import SpecifierSet
 
     version = f"{platform.python_version()} at {sys.executable}"
@@ -89,6 +91,7 @@ def _python(name: str) -> Check:
 
 
 def _packages(name: str) -> Check:
+    """Check that all required packages are there, in allowed versions."""
     from packaging.requirements import Requirement
 
     lines = importlib.metadata.requires("mudkit") or []
@@ -115,6 +118,7 @@ def _packages(name: str) -> Check:
 
 
 def _java(name: str) -> Check:
+    """Check that a Java is found that Spark can use; the search raises otherwise."""
     from mudkit.pipeline.launch.java import find_java
 
     java = find_java()
@@ -127,6 +131,7 @@ def _java(name: str) -> Check:
 
 
 def _spark(name: str) -> Check:
+    """Check the variables that choose where Spark runs, without a start; the state is undecided."""
     from mudkit.pipeline.launch.settings import check_variables
 
     check_variables(os.environ)
@@ -135,6 +140,7 @@ def _spark(name: str) -> Check:
 
 
 def _spark_started(name: str) -> Check:
+    """Start Spark and run a job; a session that has been started here is stopped again."""
     from mudkit.pipeline import session, stop
     from mudkit.pipeline._session import running
 
@@ -178,6 +184,7 @@ def _workers(name: str) -> Check:
 
 
 def _memory(name: str) -> Check:
+    """Check that the free memory is enough for Spark's heap and a reserve."""
     from mudkit.pipeline.launch.settings import MEMORY_VARIABLE, memory
 
     heap = int(memory(os.environ).removesuffix("m")) / 1024
@@ -191,7 +198,10 @@ def _memory(name: str) -> Check:
 
 
 def _available_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that may still be taken: the machine's, or the container's if that is less."""
+    """Return the memory that may still be taken, the least of machine and container.
+
+    None if neither is known.
+    """
     limits = []
     try:
         machine = re.search(r"MemAvailable:\s+(\d+) kB", (root / "proc/meminfo").read_text())
@@ -212,6 +222,7 @@ def _available_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _disk(name: str, folder: Path) -> Check:
+    """Check that a folder can be written to and has enough room."""
     free = shutil.disk_usage(folder).free / _GIB
     state = f"{free:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
@@ -223,6 +234,7 @@ def _disk(name: str, folder: Path) -> Check:
 
 
 def _cache(name: str) -> Check:
+    """Check the user's cache folder; without one nothing fails, so the state is undecided."""
     from mudkit.files import usable, user_cache
 
     folder = user_cache()
@@ -235,6 +247,7 @@ def _cache(name: str) -> Check:
 
 
 def _browser(name: str) -> Check:
+    """Check that there is a Chromium; only browser tests need one, so the state is undecided without."""
     for browser in _BROWSERS:
         place = shutil.which(browser)
         if place is not None:
@@ -244,6 +257,7 @@ def _browser(name: str) -> Check:
 
 
 def _maps(name: str) -> Check:
+    """Check the front-end files; without them maps need a network, so the state is undecided."""
     try:
         from mudkit.figures import missing_map_files
     except ImportError:

@@ -145,6 +145,7 @@ def listed(known: Iterable[str], otherwise: str = "none") -> str:
 
 
 def _rebuild(kind: type[MudkitError], summary: str, fields: dict[str, Any]) -> MudkitError:
+    """Rebuild an error from its parts, as pickle requires."""
     return kind(summary, **fields)
 
 

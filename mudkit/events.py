@@ -544,6 +544,7 @@ else:
 
 
 def _hook(value: Any) -> Any:
+    """Encode a ciphertext as its bytes; raise TypeError for other values that are not JSON."""
     if isinstance(value, Ciphertext):
         return bytes(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
@@ -554,6 +555,7 @@ _encode = msgspec.json.Encoder(enc_hook=_hook).encode
 
 @cache
 def _tag(struct: type[msgspec.Struct]) -> str:
+    """Return the tag by which a stored struct is recognised, by default the name of its class."""
     tag = struct.__struct_config__.tag
     return tag if isinstance(tag, str) else struct.__name__
 

@@ -173,6 +173,7 @@ def is_file(place: Place) -> bool:
 
 
 def _is_kind(at: UPath, fits: Callable[[int], bool]) -> bool:
+    """Return whether something of this kind is at the address; raise where that cannot be found out."""
     try:
         return fits(answer(at, at.stat).st_mode)
     except Exception as error:
@@ -358,6 +359,7 @@ def existing(path: PlaceLike, what: str) -> Place:
 
 
 def _existing_address(at: UPath, what: str) -> UPath:
+    """Return the address; raise InputMissing, with names nearby, where nothing is at it."""
     try:
         answer(at, at.stat)
         return at
@@ -520,6 +522,7 @@ def stamp(path: Place) -> str:
 
 
 def _files_at(path: Place) -> Iterator[tuple[str, Place]]:
+    """Yield names and places: a file itself, or all files below a folder but hidden ones."""
     if not is_folder(path):
         yield path.name, path
         return
@@ -529,6 +532,7 @@ def _files_at(path: Place) -> Iterator[tuple[str, Place]]:
 
 
 def _size_and_version(file: Place) -> str:
+    """Return a text that differs after a file has changed: its size and time or version."""
     if isinstance(file, Path):
         status = file.stat()
         return f"{status.st_size} {status.st_mtime_ns}"
@@ -788,7 +792,7 @@ def user_cache() -> Path | None:
 
 
 def usable(folder: Path) -> bool:
-    """Create a folder if needed, and check whether files can be written to it."""
+    """Create a folder if needed; return whether files can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

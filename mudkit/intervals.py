@@ -36,7 +36,7 @@ def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | No
 
     It never leaves what is possible; NaN means not measured, and repetitions may have weights.
     """
-    _check(confidence)
+    _require_share(confidence)
     given = np.asarray(values, dtype=np.float64)
     kept = np.isfinite(given)
     weight = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -59,7 +59,7 @@ def mean(values: ArrayLike, confidence: float = 0.95, *, weights: ArrayLike | No
 
 def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the ratio of two sums over repetitions with a bootstrap interval; NaN if the wholes sum to 0."""
-    _check(confidence)
+    _require_share(confidence)
     part, whole = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
     if not whole.sum() > 0:
         return Interval(np.nan, np.nan, np.nan, "value")
@@ -101,7 +101,7 @@ def by_day(
     Interval
         Without ends below five days, or where a positive ratio is 0.
     """
-    _check(confidence)
+    _require_share(confidence)
     part, whole = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
     days, draws = part.shape
     total = whole.sum()
@@ -138,7 +138,7 @@ def _variance_of_days(off: NDArray[np.float64]) -> float:
 
 def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
     """Return a share of independent cases with its Wilson interval, which lies between 0 and 1."""
-    _check(confidence)
+    _require_share(confidence)
     if not 0 <= part <= whole:
         raise ParameterError(
             "A part is not within its whole.", where="part", found=f"{part} of {whole}", expected="0 to whole"
@@ -186,7 +186,7 @@ def clustered(
     limits : (float, float)
         Range of possible means. Shares get a logit interval.
     """
-    _check(confidence)
+    _require_share(confidence)
     given = np.asarray(values, dtype=np.float64)
     weight = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
     cases = float(weight.sum())
@@ -215,7 +215,7 @@ def median(values: ArrayLike, *clusters: ArrayLike, confidence: float = 0.95) ->
     The share of cases below the median has the interval of :func:`clustered`; the quantiles at its ends are
     those of the median. Clusters are numbered densely; without any, cases are independent.
     """
-    _check(confidence)
+    _require_share(confidence)
     given = np.asarray(values, dtype=np.float64)
     if not len(given):
         return Interval(np.nan, np.nan, np.nan, "value")
@@ -445,7 +445,8 @@ def _drawn(number: int) -> NDArray[np.int64]:
     return drawn
 
 
-def _check(confidence: Any) -> None:
+def _require_share(confidence: Any) -> None:
+    """Raise ParameterError unless a confidence is between 0 and 1, ends excluded."""
     if not (isinstance(confidence, int | float) and 0 < confidence < 1):
         raise ParameterError(
             "A confidence is a share.", where="confidence", found=repr(confidence), expected="between 0 and 1"

@@ -762,6 +762,7 @@ class Lab(Displayed):
         return first_rows(("system", "machine", "on a", "number"), rows, len(roles))
 
     def _find_device(self, device: str) -> Device:
+        """Return the device of this name; raise ParameterError when there is none."""
         if device not in self.devices:
             raise ParameterError(
                 "There is no such device.",
@@ -773,6 +774,7 @@ class Lab(Displayed):
         return self.devices[device]
 
     def _add(self, group: Group) -> list[Device]:
+        """Add a group's devices to the world and the laboratory; return them in order."""
         devices = group.add_to(self.world, self.trace)
         self.devices.update((device.name, device) for device in devices)
         self._groups.append(group.describe())

@@ -32,6 +32,7 @@ def is_enabled() -> bool:
 
 
 def _in_notebook() -> bool:
+    """Return whether this Python runs in a notebook's kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -39,7 +40,10 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def bar(total: float, description: str, unit: str) -> Iterator[Callable[[float], None]]:
-    """Show progress after a second, unless in another bar; yield a call with the amount done."""
+    """Show progress after a second, unless in another bar.
+
+    Yield a function that is called with the whole amount done so far.
+    """
     if not is_enabled() or getattr(_thread, "inside", False):
         yield lambda done: None
         return
@@ -82,7 +86,7 @@ class Interrupts:
         self._interrupted = self._is_ours = False
         if getsignal(SIGINT) is default_int_handler:
             try:
-                set_signal(SIGINT, self._note)
+                set_signal(SIGINT, self._record_interrupt)
             except ValueError:  # this is not the main thread
                 return self
             self._is_ours = True
@@ -100,7 +104,8 @@ class Interrupts:
             self._interrupted = False
             raise KeyboardInterrupt
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Remember a first interrupt; raise KeyboardInterrupt at the next."""
         if self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True

@@ -30,7 +30,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {"app": self.app} | ({} if self.user is None else {"user": self.user})
 
     def check(self, now_s: float, device: str | None) -> None:
-        """Refuse a token that has expired, or is for another device than shows it (None: unknown)."""
+        """Raise TokenExpired at the end of its time, AccessDenied for another ``device`` than its own."""
         if self.expires_s <= now_s:
             raise TokenExpired(
                 "This token has expired.",
@@ -129,4 +129,5 @@ def claimed(token: str | None) -> Claims | None:
 
 
 def _claims(payload: dict[str, Any]) -> Claims:
+    """Return the claims of a decoded token; the time of its end is in s since 1970."""
     return Claims(str(payload["app"]), payload.get("user"), payload.get("device"), float(payload["exp"]))

@@ -123,6 +123,7 @@ def solar_day(t_us: ArrayLike, lon: ArrayLike) -> NDArray[np.int64]:
 
 
 def _solar_us(t_us: ArrayLike, lon: ArrayLike) -> NDArray[np.int64]:
+    """Return times, in µs since 1970, in mean solar time at these longitudes."""
     ahead_us = np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(np.int64)
     return np.asarray(np.asarray(t_us, dtype=np.int64) + ahead_us)
 
@@ -145,7 +146,7 @@ def _on_circle(lon: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """Find a time zone, or none."""
+    """Return the time zone of a name; None if there is none of this name."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError, TypeError):

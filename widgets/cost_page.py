@@ -90,6 +90,7 @@ class CostPage(Panel):
         self._show()
 
     def _on_drag(self) -> None:
+        """Handle a moved slider: the preset is no longer one of the named ones."""
         if self._is_changing:
             return
         self._is_changing = True
@@ -98,15 +99,18 @@ class CostPage(Panel):
         self._show()
 
     def _now(self) -> CachingRun:
+        """Return the run for the present costs, replayed unless it was before."""
         return self._run(tuple(slider.value for slider in self.costs))
 
     def _show(self) -> None:
+        """Update the map and all texts for the present costs."""
         now = self._now()
         self._show_texts(now)
         with self.map.batch_update():
             figures.update_cache_hits(self.map, figures.reads_near_busiest(now.reads), title=_MAP)
 
     def _show_texts(self, now: CachingRun) -> None:
+        """Update the status and the outline of the tree."""
         assert now.learnt is not None  # only a rule has no tree
         table = tree_nodes(now.learnt)
         leaves = int(table["leaves"].iloc[0])
@@ -121,10 +125,12 @@ class CostPage(Panel):
 
 
 def _shares(run: CachingRun) -> str:
+    """Return the measures of a run in words."""
     return f"{run.sent_share:.1%} sent, {run.stale_share:.1%} stale, completeness {run.completeness:.1%}"
 
 
 def _slider(name: str, value: Any) -> Any:
+    """Build a slider of costs; a value between its values is inserted."""
     options = sorted({*_VALUES, float(value)})
     return ipywidgets.SelectionSlider(
         options=[(f"{cost:g}", cost) for cost in options],

@@ -84,6 +84,7 @@ class FleetMap(Panel):
         super().__init__([ipywidgets.HBox([play, self.slider, self._label]), self.figure])
 
     def _on_move(self, change: dict[str, Any]) -> None:
+        """Handle a moved slider: show the fleet at its moment."""
         t_us = self._first_us + int(change["new"]) * self._step_us
         self._label.value = self._fleet.format_moment(t_us)
         self._fleet.move(self.figure, t_us)

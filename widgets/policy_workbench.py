@@ -170,6 +170,7 @@ class PolicyWorkbench(Panel):
     # -- controls
 
     def _parse(self) -> None:
+        """Parse the rules, and show the result or the error; the last valid policy stays in use."""
         text = str(self.text.value)
         try:
             policy = Policy.from_yaml(text if "\n" in text else text + "\n")
@@ -191,6 +192,7 @@ class PolicyWorkbench(Panel):
         self.findings.value = _findings(problems, text.splitlines())
 
     def _show_message(self) -> None:
+        """Show the chosen message; bytes are shown as their number."""
         shown = {
             name: len(value) if isinstance(value, bytes) else value
             for name, value in self._messages[self.message.value].items()
@@ -198,6 +200,7 @@ class PolicyWorkbench(Panel):
         self._put(self.body, shown)
 
     def _on_choose(self) -> None:
+        """Handle the choice of a message: show it and decide."""
         self._show_message()
         self._decide()
 
@@ -208,6 +211,7 @@ class PolicyWorkbench(Panel):
         self._is_changing = False
 
     def _begin(self) -> None:
+        """Reset time and variables to the policy's beginning, and decide."""
         self._now_s = 0.0
         if self._policy is not None:
             self._put(self.variables, self._policy.variables)
@@ -256,6 +260,7 @@ class PolicyWorkbench(Panel):
         return body
 
     def _automatic(self, battery: Any) -> dict[str, Any]:
+        """Return the automatic variables that the controls show; those without a limit are missing."""
         variables = {
             "battery": battery,
             "bandwidth_kbps": self.bandwidth.value,
@@ -266,6 +271,7 @@ class PolicyWorkbench(Panel):
     # -- display
 
     def _draw(self, policy: Policy, body: dict[str, Any], variables: dict[str, Any], at_s: float) -> None:
+        """Draw which rule fires for each message and state of the battery."""
         rows = {**self._messages, self.message.value: body}
         states = {str(level): self._automatic(level) for _, level in self.battery.options}
         table = decision_table(policy, rows, states, variables, at_s)
@@ -292,6 +298,7 @@ class PolicyWorkbench(Panel):
 
 
 def _text(description: str, tooltip: str) -> Any:
+    """Build a text control."""
     return ipywidgets.Text(description=description, tooltip=tooltip, layout={"width": "60%"})
 
 
@@ -309,6 +316,7 @@ def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:
 
 
 def _findings(problems: list[Finding], lines: list[str]) -> str:
+    """Return the checker's findings as HTML."""
     if not problems:
         return "<div>✓ The checker has found nothing: the policy can be used.</div>"
     rows = [
@@ -325,11 +333,13 @@ def _findings(problems: list[Finding], lines: list[str]) -> str:
 
 
 def _quoted(line: int | None, lines: list[str]) -> list[Cell]:
+    """Return a line of the rules as a cell of code; none without a line."""
     text = "" if line is None or line > len(lines) else lines[line - 1].strip()
     return [Cell(text, is_code=True)] if text else []
 
 
 def _status(policy: Policy, why: Explanation, at_s: float, is_kept: bool) -> str:
+    """Return the decision as HTML."""
     rule = why.verdict.rule
     named = "no rule fires" if rule is None else f"rule {rule + 1} fires, {escape(policy.rules[rule].name)}"
     problem = f": {escape(why.verdict.problem)}" if why.verdict.problem else ""
@@ -340,6 +350,7 @@ def _status(policy: Policy, why: Explanation, at_s: float, is_kept: bool) -> str
 
 
 def _rules(policy: Policy, why: Explanation) -> str:
+    """Return a table of the rules as HTML, with what each evaluated to."""
     rows = []
     seen = {evaluation.number: evaluation for evaluation in why.seen}
     for number, rule in enumerate(policy.rules):
@@ -358,6 +369,7 @@ def _rules(policy: Policy, why: Explanation) -> str:
 
 
 def _sent(body: Mapping[str, Any], verdict: Verdict) -> str:
+    """Return a table of the fields before and after the decision, as HTML."""
     out = verdict.out or {}
     names = [*body, *(name for name in out if name not in body)]
     rows = [tuple(map(Cell, (name, _value(body, name), _value(out, name)))) for name in names]
@@ -365,6 +377,7 @@ def _sent(body: Mapping[str, Any], verdict: Verdict) -> str:
 
 
 def _value(body: Mapping[str, Any], name: str) -> str:
+    """Return a field as text; bytes by their number, a missing one as a dash."""
     if name not in body:
         return "–"
     value = body[name]

@@ -39,6 +39,8 @@ _COLUMN: Final = {"flex": "1 1 0", "min_width": "0", "max_width": "26em"}
 
 
 class _Slider(NamedTuple):
+    """Label, values and format of a slider; values that are text come before numbers or after them."""
+
     label: str
     values: tuple[float | str, ...]
     """Numbers in order, with words before or after them: ``learnt``, and a word for None."""
@@ -76,6 +78,8 @@ _YEAR_EVENTS: Final = 25_000
 
 
 class _Answer(NamedTuple):
+    """Measures of a simulation: shares of waste and loss, and counts of messages."""
+
     waste: float
     loss: float
     forwarded: int
@@ -147,6 +151,7 @@ class PrefetchLab(Panel):
     # -- simulation
 
     def _on_change(self, change: dict[str, Any]) -> None:
+        """Handle a changed control: show a preview, and schedule all days."""
         if self._is_changing:
             return
         if self._call is not None:
@@ -196,6 +201,7 @@ class PrefetchLab(Panel):
         return policy.prefetch_limit if has_limit else None
 
     def _events_per_day(self) -> float:
+        """Return the events that a simulated day has on average."""
         given = self._given
         switches = 2 * given["outages_per_day"] if 0.0 < given["outage"] < 1.0 else 0.0
         return float(given["event_frequency"] + given["user_frequency"] + switches)
@@ -219,6 +225,7 @@ class PrefetchLab(Panel):
         self._call = loop.call_later(pause_s, self._step, loop)
 
     def _step(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Simulate one run of all days, and schedule the next."""
         for _ in self._rest:
             self._call = loop.call_later(0.0, self._step, loop)
             return
@@ -226,6 +233,7 @@ class PrefetchLab(Panel):
     # -- display
 
     def _show(self, sample: _Sample) -> None:
+        """Update status, figure and controls for a sample."""
         now, limit, kind = sample.now, self._limit(), self._given["policy"].kind
         days = f"{sample.days:,} day{'s' if sample.days != 1 else ''}"
         _disable_unused(self.controls, self._given)
@@ -240,6 +248,7 @@ class PrefetchLab(Panel):
 
 
 def _played(parameters: tuple[tuple[str, Any], ...]) -> _Answer:
+    """Simulate with some parameters, and return the measures."""
     run = simulate(**dict(parameters))
     return _Answer(run.waste, run.loss, run.forwarded, run.read)
 

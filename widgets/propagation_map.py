@@ -149,6 +149,7 @@ class PropagationMap(Panel):
         self.add_class("mudkit-propagation-map")
 
     def _played(self, method: str, amount: int, cell_km: float) -> tuple[figures.ReceivedCells, pd.DataFrame]:
+        """Replay the contexts under a function; return what both listeners know, and the messages sent."""
         function = METHODS[method](amount) if method in METHODS else self._own[method]
         heard, sent = self._traffic.play(
             self._reports, function, cell_km=cell_km, max_retention_s=self._max_retention_s
@@ -156,6 +157,7 @@ class PropagationMap(Panel):
         return figures.ReceivedCells(heard), sent
 
     def _on_change(self, change: dict[str, Any]) -> None:
+        """Handle a changed control: show the new result, or the error."""
         self.amount.disabled = self.method.value not in METHODS
         amount = 1 if self.amount.disabled else self.amount.value
         try:
@@ -168,10 +170,12 @@ class PropagationMap(Panel):
         self._on_move(change)
 
     def _on_move(self, change: dict[str, Any]) -> None:
+        """Handle a moved time: show what is known at it."""
         self._clock.value = words.duration(self._shown()[0][1])
         figures.update_knowledge(self.figure, self._heard, self._shown())
 
     def _shown(self) -> list[tuple[str, float]]:
+        """Return each listener with the time that is shown."""
         t_s = self.time.value * self._step_s
         return [(Traffic.NEAR, t_s), (Traffic.FAR, t_s)]
 

@@ -102,6 +102,7 @@ class RelayMonitor(Panel):
         self.add_class("mudkit-relay-monitor")
 
     def _run(self) -> PartyViews:
+        """Run a lab with the input, and return what the parties see."""
         predicate = self.predicate.value.strip() or None
         metadata = read_object("metadata", self.metadata.value, '{"loc": [37.5, -122.0]}')
         item = Item(metadata, self.payload.value.encode())
@@ -109,6 +110,7 @@ class RelayMonitor(Panel):
         return party_views(item, predicate, item_id=self.name.value, **more)
 
     def _on_change(self, _: dict[str, Any]) -> None:
+        """Handle changed input: show the new result, or the error."""
         try:
             self.party_views = self._run()
             self.problem.value = ""
@@ -118,6 +120,7 @@ class RelayMonitor(Panel):
         self._show()
 
     def _show(self) -> None:
+        """Update the tables and the status."""
         self.seen.value = figures.party_views(self.party_views.rows)._repr_html_()
         has_filter = bool(self.predicate.value.strip())
         if self.party_views.published.destinations:
@@ -151,6 +154,7 @@ def _fields(names: Sequence[str]) -> str:
 
 
 def _text(description: str, value: str, tooltip: str) -> Any:
+    """Build a text control, which reports its content when it is left."""
     return ipywidgets.Text(
         value=value, description=description, tooltip=tooltip, continuous_update=False, layout=_WIDE
     )

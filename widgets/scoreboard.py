@@ -85,6 +85,7 @@ class Scoreboard(Panel):
         return [_ALL, *(str(name) for name in rows["device"].unique())]
 
     def _update_devices(self) -> None:
+        """Offer the devices of the task; a device that it lacks is replaced by all devices."""
         names, chosen = self._devices(), self.device.value
         self._is_changing = True
         self.device.options = names
@@ -92,10 +93,12 @@ class Scoreboard(Panel):
         self._is_changing = False
 
     def _on_choose(self) -> None:
+        """Handle the choice of a task."""
         self._update_devices()
         self._show()
 
     def _show(self) -> None:
+        """Update figure and texts, or show the error."""
         if self._is_changing:
             return
         try:
@@ -119,11 +122,13 @@ class Scoreboard(Panel):
         return values
 
     def _points(self) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """Return the front of the two measures, and the texts of the figure."""
         x, y, of = self.x.value, self.y.value, self.device.value
         texts = {"x": x, "y": y, "labels": (LABELS[x], LABELS[y]), "title": f"{self.task.value}, {of}"}
         return pareto_front(self._values(), x, y), texts
 
     def _show_texts(self, points: pd.DataFrame) -> None:
+        """Update the status and the table of measures."""
         best = ", ".join(escape(str(name)) for name in points.loc[points["is_best"], "system"])
         seeds = self._measured.runs["seed"].nunique()
         of = f"mean of {seeds} seed{'s' if seeds != 1 else ''}"
@@ -139,6 +144,7 @@ class Scoreboard(Panel):
 
 
 def _chooser(description: str, options: Any, value: str) -> Any:
+    """Build a drop-down list."""
     return ipywidgets.Dropdown(
         options=options,
         value=value,
@@ -149,6 +155,7 @@ def _chooser(description: str, options: Any, value: str) -> Any:
 
 
 def _table(values: pd.DataFrame) -> str:
+    """Return measures as HTML, the best of each marked unless all are equal."""
     rows = []
     for name in (measure for measure in MEASURES if measure in values.columns):
         column = values[name]

@@ -104,7 +104,7 @@ class TableBrowser(Panel):
         self.problem, self.status, self.holdings, self.operations = (ipywidgets.HTML() for _ in range(4))
         self.client.observe(self._on_choose, names="value")
         self.reader.continuous_update = False
-        self.reader.observe(self._reads_as, names="value")
+        self.reader.observe(self._on_reader_data, names="value")
         self._on_choose({})
         super().__init__(
             [
@@ -127,6 +127,7 @@ class TableBrowser(Panel):
     # -- actions
 
     def _button(self, name: str, action: Callable[[], Any], tooltip: str) -> Any:
+        """Build a button for an action, whose errors are shown."""
         button = ipywidgets.Button(description=name, tooltip=tooltip)
         button.on_click(lambda _: self._try(action))
         return button
@@ -141,6 +142,7 @@ class TableBrowser(Panel):
         self._show()
 
     def _write(self) -> None:
+        """Write the record as the acting client."""
         key, record = self.key.value.strip() or None, read_object("record", self.record.value, _EXAMPLE)
         writer = self.writer.value.strip() or None
         operation = self._acting.write(
@@ -149,11 +151,13 @@ class TableBrowser(Panel):
         self._record(f"{self.how.value} write of {key or 'a new key'}", operation)
 
     def _delete(self) -> None:
+        """Delete the record as the acting client."""
         key = self.key.value.strip()
         operation = self._acting.delete(self._table, key, self.how.value, data=self._reader_data())
         self._record(f"{self.how.value} delete of {key}", operation)
 
     def _read(self) -> None:
+        """Read as the acting client."""
         where = self.predicate.value.strip() or None
         operation = self._acting.read(
             self._table,
@@ -169,16 +173,19 @@ class TableBrowser(Panel):
         self._readers[self.client.value] = read_object("reader", self.reader.value.strip() or "{}", _EXAMPLE)
         return self._readers[self.client.value]
 
-    def _reads_as(self, _: dict[str, Any]) -> None:
+    def _on_reader_data(self, _: dict[str, Any]) -> None:
+        """Handle changed reader data: store them, or show the error."""
         if not self._is_changing:
             self._try(self._reader_data)
 
     def _switch(self) -> None:
+        """Cut the link of the acting client's device, or restore it."""
         name = self._acting.device.name
         faults = self._lab.faults
         (faults.cut if self._lab.devices[name].is_online else faults.mend)(name)
 
     def _on_choose(self, _: dict[str, Any]) -> None:
+        """Handle the choice of a client: show its reader data."""
         self._is_changing = True
         self.reader.value = json.dumps(self._readers[self.client.value])
         self._is_changing = False
@@ -190,12 +197,14 @@ class TableBrowser(Panel):
         return self._clients[self.client.value]
 
     def _record(self, description: str, operation: Operation) -> None:
+        """Add an operation to the latest ones that are listed."""
         self._operations.insert(0, (f"{self.client.value}: {description}", operation))
         del self._operations[_MAX_OPERATIONS:]
 
     # -- display
 
     def _show(self) -> None:
+        """Update the tables, the status and the operations."""
         holdings = {name: self._holdings(name) for name in self._clients}
         self.holdings.value = figures.holdings(
             holdings, self._readers, title=f"The table {self._table} on each device."
@@ -217,6 +226,7 @@ class TableBrowser(Panel):
         )
 
     def _holdings(self, name: str) -> list[dict[str, Any]]:
+        """Return the records that a client's device has; none if its machine is down."""
         try:
             rows: list[dict[str, Any]] = (
                 self._clients[name].holdings(self._table, self._readers[name]).result()
@@ -227,6 +237,7 @@ class TableBrowser(Panel):
 
 
 def _text(description: str, placeholder: str, tooltip: str) -> Any:
+    """Build a text control."""
     return ipywidgets.Text(description=description, placeholder=placeholder, tooltip=tooltip, layout=_WIDE)
 
 

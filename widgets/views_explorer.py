@@ -108,6 +108,7 @@ class ViewsExplorer(Panel):
         )
 
     def _on_write(self, change: dict[str, Any]) -> None:
+        """Handle a changed history: check it, or show the error."""
         try:
             history = History.parse(str(change["new"]))
         except MudkitError as error:
@@ -127,12 +128,14 @@ class ViewsExplorer(Panel):
         self._check()
 
     def _on_choose(self, change: dict[str, Any]) -> None:
+        """Handle the choice of a record or a model: check again."""
         if not self._is_changing:
             if change["owner"] is self.record:
                 self._statuses = {}
             self._check()
 
     def _on_step(self, change: dict[str, Any]) -> None:
+        """Handle a moved step: show the views up to it."""
         if not self._is_changing:
             self.figure.layout.shapes = self._cover()
             self.views.value = self._views_html()
@@ -159,6 +162,7 @@ class ViewsExplorer(Panel):
         self._draw()
 
     def _views(self) -> dict[str, tuple[Operation, ...]]:
+        """Return the views of the record; none unless the model is satisfied."""
         if self._shown.status is not Status.OK or self._shown.key is None:
             return {}
         return dict(self._shown.views.get(self._shown.key, {}))
@@ -195,6 +199,7 @@ class ViewsExplorer(Panel):
         ]  # fmt: skip
 
     def _views_html(self) -> str:
+        """Return the views up to the step as HTML; empty without views."""
         views = self._views()
         if not views:
             return ""
@@ -206,10 +211,12 @@ class ViewsExplorer(Panel):
 
 
 def _short(operation: Operation) -> str:
+    """Return an operation without its key."""
     return str(operation).replace(f"({operation.key})", "", 1)
 
 
 def _line(view: Sequence[Operation], placed: int) -> Cell:
+    """Return a view as a cell: placed operations, then the others."""
     names = [_short(operation) for operation in view]
     rest = f"▸ {', '.join(names[placed:])}" if placed < len(names) else ""
     return Cell(rest, strong=", ".join(names[:placed]))
@@ -224,6 +231,7 @@ def _content_after(placed: Sequence[Operation]) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
+    """Return a verdict as HTML."""
     model = MODELS[verdict.model]
     more = "" if verdict.explanation.is_smallest else " (The time did not suffice to find fewer operations.)"
     return (
@@ -233,6 +241,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _table(statuses: dict[str, Status], chosen: str) -> str:
+    """Return the verdicts of all models as HTML, the chosen one marked."""
     rows = [
         (
             Cell("", strong=name) if name == chosen else name,

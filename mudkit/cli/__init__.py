@@ -53,6 +53,7 @@ def doctor(
 
 
 def _version(value: bool) -> None:
+    """Print the version and end the command when the option is given."""
     if value:
         typer.echo(f"mudkit {__version__}")
         raise typer.Exit
@@ -96,6 +97,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _fail(message: str) -> NoReturn:
+    """Print the message as an error and exit with status 1."""
     print(message, file=sys.stderr)  # noqa: T201
     try:
         sys.stdout.flush()
@@ -105,6 +107,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def _stopped() -> NoReturn:
+    """Exit with the status of an interrupt, without what libraries print at exit."""
     print("mudkit: stopped", file=sys.stderr)  # noqa: T201
     # What libraries say at exit of their own interrupted work helps nobody.
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115

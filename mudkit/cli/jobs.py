@@ -287,6 +287,7 @@ def _run(job: str, trace: str, out: str, **settings: Any) -> None:
 
 
 def _print(report: Any) -> None:
+    """Print a job's report, and on the error stream how many partitions existed already."""
     if report.parts_reused:
         typer.echo(f"{report.parts_reused} of {report.parts} partitions existed already", err=True)
     typer.echo(str(report))

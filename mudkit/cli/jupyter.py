@@ -63,7 +63,7 @@ def command(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def _has_browser(given: set[str]) -> bool:
-    """Check whether an option names a browser or this machine has one; JupyterLab warns without one."""
+    """Return whether an option names a browser or this machine has one; JupyterLab warns without one."""
     if "ServerApp.browser" in given:
         return True
     try:
@@ -109,7 +109,7 @@ def environment() -> dict[str, str]:
 
 
 def _is_local_root(arguments: Sequence[str]) -> bool:
-    """Check whether the user is root, as in a container, and JupyterLab listens at its default address.
+    """Return whether the user is root, as in a container, and JupyterLab listens at its default address.
 
     JupyterLab refuses to run as root without ``--allow-root``, which :func:`command` then adds. A root user
     who chooses another address has to give that option explicitly.
@@ -126,9 +126,9 @@ def _options(arguments: Sequence[str]) -> set[str]:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Check the options of JupyterLab, which ignores all of them if one is invalid.
+    """Raise ParameterError for an unknown option or value; JupyterLab ignores all options if one is invalid.
 
-    Raises ParameterError for an unknown option or value, EnvironmentProblem without JupyterLab.
+    Raises EnvironmentProblem without JupyterLab.
     """
     options = [argument for argument in arguments if argument.startswith("-") and argument.strip("-")]
     if not options:
@@ -159,6 +159,7 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
 
 
 def _refuse_value(option: str, trait: TraitType[Any, Any], value: str) -> None:
+    """Raise ParameterError when JupyterLab cannot read the value; lists and mappings are not looked at."""
     from traitlets import Container, Dict, TraitError, Type
     from traitlets.utils.importstring import import_item
 

@@ -204,6 +204,7 @@ def reproduce(
 
 
 def _print_parameters(report: str) -> None:
+    """Print two tables of the report: its parameters and its presets."""
     from rich.console import Console
     from rich.table import Table as Grid
 

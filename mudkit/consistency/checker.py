@@ -140,6 +140,7 @@ class _Result:
 
 
 def _verdict(history: History, model: Model, key: str | None, results: dict[str, _Result]) -> Verdict:
+    """Return the verdict on all records: the first illegal one, else the first unknown one, else OK."""
     status = Status.OK if results else Status.UNKNOWN
     explanation = _summary(model, len(history), len(history.clients)) if results else _nothing(None)
     for kind in (Status.UNKNOWN, Status.ILLEGAL):
@@ -155,13 +156,14 @@ def _verdict(history: History, model: Model, key: str | None, results: dict[str,
 
 
 def _nothing(what: str | None) -> Explanation:
+    """Return the explanation of a check without operations; ``what`` None: of an empty history."""
     return Explanation("nothing", what or "There is no operation to check: an empty history proves nothing.")
 
 
 def _check_record(
     history: History, model: Model, selected: frozenset[str | None] | None, within_s: float
 ) -> _Result:
-    """Check a record."""
+    """Check a record, each type of read separately; ``selected`` None: those that promise the model."""
     answered = [
         operation for operation in history if not operation.is_write and operation.outcome is Outcome.OK
     ]
@@ -197,6 +199,7 @@ def _sorted(types: Iterable[str | None], model: Model) -> list[str | None]:
 
 
 def _check_reads(history: History, model: Model, reads: frozenset[str | None], within_s: float) -> _Result:
+    """Check the writes and the answered reads of some types; minimise an illegal history."""
     counted = [
         operation
         for operation in history
@@ -223,6 +226,7 @@ def _check_reads(history: History, model: Model, reads: frozenset[str | None], w
 
 
 def _too_large(operations: list[Operation], decision: Decision, within_s: float) -> Explanation:
+    """Return the explanation of a search that did not end."""
     if len(operations) > MAX_OPERATIONS:
         why = f"the search takes at most {MAX_OPERATIONS:,}"
     else:
@@ -275,6 +279,7 @@ def _steps(reading: Reading, edges: Sequence[Edge]) -> tuple[Step, ...]:
 
 
 def _sentence(steps: Sequence[Step], contradiction: Contradiction) -> str:
+    """Return in words why steps contradict each other."""
     alone = [step for step in steps if step.first == step.then]
     if alone:
         return f"{alone[0].first} {alone[0].why}, and was refused."
@@ -311,6 +316,7 @@ def _explain_search(
 
 
 def _names(operations: Sequence[Operation]) -> str:
+    """Return operations in words, of many only the first."""
     names = [str(operation) for operation in operations]
     if len(names) > MAX_OPERATIONS_NAMED:
         names = [*names[:MAX_OPERATIONS_NAMED], f"and {len(names) - MAX_OPERATIONS_NAMED} more"]

@@ -70,7 +70,10 @@ def record_of(operations: Sequence[Operation], reads: frozenset[str | None], mod
 def judge(
     operations: Sequence[Operation], reads: frozenset[str | None], model: Model, budget: Budget
 ) -> Decision:
-    """Decide for a record's history, given in the order of invocation, with the reads of some types."""
+    """Decide whether a record's operations, in the order of invocation, satisfy a model.
+
+    Writes count, and the reads of the types ``reads``. UNKNOWN: a limit of the budget was reached.
+    """
     record = record_of(operations, reads, model)
     if record.anomaly is not None:
         return Decision(Status.ILLEGAL, contradiction=_of_anomaly(record.anomaly))
@@ -102,6 +105,7 @@ def judge(
 
 
 def _of_anomaly(anomaly: Anomaly) -> Contradiction:
+    """Return an anomaly as a contradiction."""
     return Contradiction(anomaly.kind, anomaly=anomaly)
 
 
@@ -132,11 +136,13 @@ _GUARANTEES: Final = tuple(
 
 
 def _violation(reading: Reading, guarantee: str) -> Contradiction | None:
+    """Return the contradiction to a session guarantee; None if the reading satisfies it."""
     edges = write_cycle(reading, guarantee)
     return None if edges is None else Contradiction("writes", reading, edges, guarantee)
 
 
 def _search(reading: Reading, model: Model, budget: Budget) -> Views | Contradiction | None:
+    """Search for views; return a contradiction if none exist, None if a limit was reached."""
     if model.form is Form.FORKING_VIEWS:  # if one view fits all clients, it is the simpler explanation
         try:
             views = search(reading, _ONE_VIEW[model.real_time], budget.share(_ONE_VIEW_TIME_SHARE))
@@ -152,6 +158,7 @@ def _search(reading: Reading, model: Model, budget: Budget) -> Views | Contradic
 
 
 def _same_view(reading: Reading, view: list[int]) -> Views:
+    """Return the same view for each client."""
     return {
         client: tuple(view) for client in dict.fromkeys(operation.client for operation in reading.operations)
     }

@@ -301,6 +301,10 @@ def _without_unknown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _rows(table: pa.Table | pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield the rows of reads and writes with a key as dicts, times in microseconds.
+
+    Raises TraceFormatError for anything but a table of operations.
+    """
     import pandas as pd
     import pyarrow as pa
 

@@ -87,6 +87,7 @@ def operations_of(text: str) -> list[Operation]:
 
 
 def _operation(client: str, op_id: int, first: int, last: int, token: str, where: str) -> Operation:
+    """Return the operation of a token, from its first to its last column; TraceFormatError if that fails."""
     body = re.sub(r"\s+", "", token[1:-1]) if token[0] == "[" and token[-1] == "]" else token
     match = _BODY.fullmatch(body)
     if match is None:
@@ -125,11 +126,13 @@ def _operation(client: str, op_id: int, first: int, last: int, token: str, where
 
 
 def _content(text: str) -> Content:
+    """Parse a value and a version, ``1@3``; ``0`` and nothing are no record."""
     value, at, version = text.partition("@")
     return Content(None if value in ("", "0") else value, int(version) if at else None)
 
 
 def _error(summary: str, where: str, text: str, expected: str) -> TraceFormatError:
+    """Return the error for a text that is not in the notation."""
     return TraceFormatError(
         summary,
         where=where,
@@ -187,6 +190,7 @@ def text_of(operations: Sequence[Operation]) -> str:
 
 
 def _body(operation: Operation, key: str) -> str:
+    """Return the token of an operation, without its extent in time."""
     if not operation.is_write:
         return f"{_READ_LETTERS.get(operation.type or '', 'r')}{key}{operation.content}"
     text = str(operation.content)

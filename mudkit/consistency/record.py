@@ -140,6 +140,10 @@ class Record:
         self.anomaly = self._build_index() or self._find_choices()
 
     def _build_index(self) -> Anomaly | None:
+        """Index the writes by value and by version.
+
+        Return an anomaly if two have the same version, else None.
+        """
         for place, operation in enumerate(self.operations):
             if not operation.is_write:
                 continue
@@ -184,6 +188,7 @@ class Record:
         return frozenset(self._unversioned)
 
     def _sights(self) -> Iterator[_Sight]:
+        """Yield what operations saw, or expected in vain, in the order of the operations."""
         for place, operation in enumerate(self.operations):
             if operation.kind is Kind.READ:
                 yield _Sight(place, True, operation.content)
@@ -196,7 +201,7 @@ class Record:
                 yield _Sight(place, True, operation.expected)
 
     def _find_choices(self) -> Anomaly | None:
-        """Find the possible writes of each observation; one without any is an anomaly."""
+        """Find for each observation the writes that it may be of; return an anomaly if one has none."""
         shared: dict[int, int] = {}
         sights = list(self._sights())
         for sight in sights:
@@ -230,6 +235,7 @@ class Record:
         return sight.is_seen and self.operations[sight.place].outcome is not Outcome.PENDING
 
     def _unwritten(self, sights: list[_Sight]) -> Anomaly:
+        """Return the anomaly of observations that no write explains."""
         operation = self.operations[sights[0].place]
         operations = tuple(self.operations[sight.place] for sight in sights)
         if len(operations) > 1 and all(self.candidates(sight.content) for sight in sights):
@@ -254,6 +260,7 @@ class Record:
         }
 
     def _fits(self, sight: _Sight, write: int) -> bool:
+        """Return whether an observation may be of a write, which is not its own."""
         return write != sight.place and write in self.candidates(sight.content)
 
     def readings(self) -> Iterator[Reading | Anomaly | None]:
@@ -320,7 +327,10 @@ class Record:
                 return
 
     def _implied_version(self, place: int, write: int) -> int | None:
-        """Return the version that a choice implies for a write of unknown version."""
+        """Return the version that a choice implies for a write of unknown version.
+
+        None if it implies none.
+        """
         sights = self._choices[place][1]
         if write not in self._unknown_version or not any(self._refers_to(sight, write) for sight in sights):
             return None
@@ -348,6 +358,7 @@ class Record:
         given: dict[int, int],
         unseen: tuple[int, ...] = (),
     ) -> Reading | Anomaly:
+        """Return the reading in which each operation saw the given write, or the anomaly that it has."""
         operations = self.operations
         removed = set_aside(operations, saw) if self.refused is Refused.SET_ASIDE else frozenset()
         if isinstance(removed, Anomaly):
@@ -384,6 +395,7 @@ class Record:
         return self._renumbered(saw, expected, given, effective, removed)
 
     def _effectless_anomaly(self, place: int, write: int) -> Anomaly:
+        """Return the anomaly of seeing a write without effect, or none at all."""
         operation = self.operations[place]
         if write == _NO_WRITE:
             return Anomaly(
@@ -398,6 +410,7 @@ class Record:
         )
 
     def _false_conflict(self, place: int, write: int) -> Anomaly:
+        """Return the anomaly of a conflict that found what it expected."""
         operation = self.operations[place]
         others = () if write == INITIAL else (self.operations[write],)
         return Anomaly(
@@ -520,6 +533,7 @@ def set_aside(operations: Sequence[Operation], saw: Mapping[int, int]) -> frozen
 
 
 def _seen_too_far(operation: Operation, other: Operation) -> Anomaly:
+    """Return the anomaly of seeing a refused write other than from its own client while it waited."""
     how = "not while its own client was waiting for the answer"
     return Anomaly(
         REFUSED, (other, operation), f"{operation} saw what {other} wrote, which was refused, {how}."
@@ -527,7 +541,10 @@ def _seen_too_far(operation: Operation, other: Operation) -> Anomaly:
 
 
 def _read_back(operations: Sequence[Operation], place: int, saw: Mapping[int, int]) -> Anomaly | None:
-    """Find a later read of the client, before the rejection, that returned something older."""
+    """Return the anomaly of a later read of the client that returned something older; or None.
+
+    Only reads before the rejection count.
+    """
     read, write = operations[place], saw[place]
     until_us = operations[write].answered_us
     for later, seen in saw.items():

@@ -56,7 +56,7 @@ class Budget:
         return time.monotonic() > self._until_s
 
     def share(self, part: float) -> Budget:
-        """Return a part of the remaining time."""
+        """Return a budget of a part of the remaining time, with the same limit of operations."""
         return Budget(max(0.0, self._until_s - time.monotonic()) * part, self.operations)
 
 
@@ -95,6 +95,7 @@ def _resolve_conflicts(reading: Reading) -> Iterator[Reading]:
 
 
 def _bits(mask: int) -> Iterator[int]:
+    """Yield the positions of the bits of a mask that are 1, in ascending order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -102,6 +103,8 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 class _Search:
+    """Depth-first search for the views of one reading; sets of operations are bits."""
+
     def __init__(self, reading: Reading, model: Model, budget: Budget) -> None:
         self._forks = model.form is Form.FORKING_VIEWS
         self._budget = budget
@@ -134,11 +137,12 @@ class _Search:
         self._whole = (1 << count) - 1
 
     def run(self) -> Views | None:
+        """Return the views of all clients; None if none exist."""
         views: Views = {}
         return views if self._solve(self._whole, INITIAL, None, views) else None
 
     def _solve(self, left: int, last: int, path: Path, views: Views) -> bool:
-        """Place the remaining operations after a path, and fill in the views of its clients.
+        """Place the remaining operations after a path; fill in the views of its clients; False if none do.
 
         Choices are kept in a list because the search may be deeper than Python's stack.
         """
@@ -179,6 +183,7 @@ class _Search:
         return self._ready_writes(left, last)
 
     def _place_forced(self, left: int, last: int, path: Path) -> tuple[int, Path]:
+        """Append to the path the operations without effect that may come now; return what is left."""
         has_grown = True
         while has_grown:
             has_grown = False

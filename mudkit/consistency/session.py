@@ -74,7 +74,10 @@ def write_cycle(reading: Reading, guarantee: str) -> list[Edge] | None:
 
 
 def _by_version(reading: Reading, guarantee: str) -> list[Edge] | None:
-    """Find two operations whose versions decrease, where the versions of all writes are known."""
+    """Return the cycle of two operations whose versions decrease; None if there are no such two.
+
+    The versions of all writes must be known.
+    """
     initial = len(reading.operations)
     versions = [*reading.versions, 0]
     for places in _sessions(reading, guarantee).values():
@@ -117,7 +120,10 @@ def _sessions(reading: Reading, guarantee: str) -> dict[tuple[str, str | None], 
 
 
 def _write_in_role(reading: Reading, place: int, role: str) -> int | None:
-    """Return the write that an operation concerns in a role, if it has this role; ``INITIAL`` as a node."""
+    """Return the write that an operation concerns in a role, or the node of ``INITIAL``.
+
+    None if it has no such role.
+    """
     operation = reading.operations[place]
     if role == "write":
         has_effect = reading.effective[place] and operation.outcome in (Outcome.OK, Outcome.PENDING)
@@ -155,6 +161,7 @@ def _add_moments(
 
 
 def _events(reading: Reading, places: list[int]) -> Iterator[tuple[int, bool]]:
+    """Yield each operation twice, at its invocation (False) and at its answer (True), in order of time."""
     events = []
     for place in places:
         operation = reading.operations[place]

@@ -30,6 +30,7 @@ class _Slot(NamedTuple):
     place: int
 
     def is_later(self, than: _Slot) -> bool:
+        """Return whether a slot comes after another: by version, then the write before what saw it."""
         return self[:2] > than[:2]
 
 
@@ -55,6 +56,8 @@ def one_view(reading: Reading, model: Model) -> tuple[list[int] | None, list[Edg
 
 
 class _Sweep:
+    """Sweep over a reading in the order of invocation; each operation gets its earliest possible slot."""
+
     def __init__(self, reading: Reading, model: Model) -> None:
         self._reading = reading
         self._model = model
@@ -65,7 +68,10 @@ class _Sweep:
         self._slots: list[_Slot | None] = [self._slot(place) for place in range(len(reading.operations))]
 
     def _slot(self, place: int) -> _Slot | None:
-        """Return the slot of an operation; a rejected write without found content has none of its own."""
+        """Return the slot of an operation.
+
+        None for a rejected write without found content, which has none of its own.
+        """
         reading = self._reading
         if reading.effective[place]:
             return _Slot(reading.versions[place] or 0, False, place)
@@ -75,7 +81,7 @@ class _Sweep:
         return _Slot(0 if seen == INITIAL else reading.versions[seen] or 0, True, place)
 
     def run(self) -> tuple[list[int] | None, list[Edge]]:
-        """Sweep over the operations in the order of invocation."""
+        """Return the view and no edges, or None and the cycle."""
         reading, wio = self._reading, self._model.invocation_order
         for place in reading.writes:
             seen = reading.saw[place]
@@ -115,7 +121,7 @@ class _Sweep:
         return sorted(range(len(slots)), key=lambda place: (slots[place][:2], place)), []
 
     def _earliest(self, place: int, limit: _Slot) -> _Slot | None:
-        """Return the earliest slot for an operation without one, which a conflict may not have."""
+        """Return the earliest slot for an operation without one; None if a conflict leaves it no slot."""
         avoided = self._avoids.get(place)
         if avoided is None or limit.version != self._version(avoided):
             return _Slot(limit.version, True, limit.place)
@@ -124,6 +130,7 @@ class _Sweep:
         return _Slot(self._version(self._following[avoided]), True, place)
 
     def _version(self, write: int) -> int:
+        """Return the version of a write; 0 for the initial content."""
         return 0 if write == INITIAL else self._reading.versions[write] or 0
 
     def _not_adjacent(self, place: int, seen: int) -> list[Edge]:
@@ -153,11 +160,12 @@ class _LatestAnswered:
         self._count = 0
 
     def add(self, answered_us: int, slot: _Slot) -> None:
+        """Add an operation's slot, which counts from its answer on."""
         self._count += 1
         heappush(self._answers, (answered_us, self._count, slot))
 
     def before(self, t_us: int) -> _Slot:
-        """Return the latest slot among operations answered before a time."""
+        """Return the latest slot among operations answered before a time; times must ascend."""
         while self._answers and self._answers[0][0] < t_us:
             slot = heappop(self._answers)[2]
             if slot.is_later(self._latest):

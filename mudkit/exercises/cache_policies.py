@@ -97,6 +97,7 @@ def _lacking(query: ReadRequest, cached: ReadRequest, limit_s: float) -> _Lackin
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
+    """Call the function on a case, and return the outcome with a picture."""
     lacking = [_lacking(case.query, cached, case.limit_s) for cached in case.cache]
     problem, shown = None, None
     try:
@@ -107,7 +108,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
 
 
 def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[str | None, _Lacking | None]:
-    """Return the problem of a decision, and a point that shows it."""
+    """Return the problem of a decision and a point that shows it; None for what does not exist."""
     if not isinstance(answer, str) or answer not in _ANSWERS:
         return f"it returns {answer!r}, which is neither 'local' nor 'remote'.", None
     good = [cached for cached, point in zip(case.cache, lacking, strict=True) if point is None]

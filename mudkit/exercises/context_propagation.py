@@ -59,6 +59,8 @@ class _Move(NamedTuple):
 
 
 class _Case(NamedTuple):
+    """Friend of ann, if she has one, and the contexts that are sent."""
+
     friends: str | None
     """Friend of ann; None: she has none."""
     moves: tuple[_Move, ...]
@@ -125,6 +127,7 @@ def _sent_messages(
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
+    """Run the server's rules with the function and with the reference on a case, and return the outcome."""
     raised: list[str] = []
 
     def checked(sender: Context, receiver: Context) -> Any:
@@ -147,6 +150,7 @@ def _problem(
     expected: dict[tuple[int, str], tuple[float, tuple[int, ...]]],
     case: _Case,
 ) -> str | None:
+    """Return the first message that comes at another time than expected, in words, or None."""
     for number, name in expected:
         created_s = case.contexts[number - 1][0] / 1e6
         expected_s = expected[number, name][0] - created_s
@@ -160,6 +164,7 @@ def _problem(
 
 
 def _after(seconds: float) -> str:
+    """Return in words how long after a message it is received."""
     return f"after {round(seconds, 2):g} s" if seconds >= _TOLERANCE_S else "at once"
 
 
@@ -186,6 +191,7 @@ def _drawn(piece: Callable[..., Any], case: _Case) -> go.Figure:
 
 
 def _cases() -> st.SearchStrategy[_Case]:
+    """Return the strategy that draws cases; distances are just within and just beyond the limit."""
     move = st.builds(
         _Move,
         st.sampled_from([6, 15, 33]),

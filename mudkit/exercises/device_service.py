@@ -32,6 +32,7 @@ class _Scenario(NamedTuple):
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Call the function on a scenario, and return the outcome."""
     answer = piece({app: list(times) for app, times in scenario.received_s.items()}, scenario.budget)
     return PlayedScenario(str(scenario), _problem(answer, scenario))
 

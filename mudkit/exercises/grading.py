@@ -223,6 +223,7 @@ class _Judge:
             self._process.communicate()
 
     def _started(self) -> subprocess.Popen[bytes]:
+        """Return the process that has loaded the judge, started if it is not running."""
         if self._process is None or self._process.poll() is not None:
             # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
             self._process = subprocess.Popen(
@@ -237,12 +238,14 @@ class _Judge:
         return self._process
 
     def _end_group(self) -> None:
+        """Kill the processes of the solution that is judged, if there is one."""
         group, self._group = self._group, None
         if group is not None:
             _kill_group(group)
 
 
 def _kill_group(group: int) -> None:
+    """Kill all processes of a group, if it still exists."""
     with contextlib.suppress(OSError):  # it has ended
         os.killpg(group, signal.SIGKILL)
 
@@ -287,6 +290,7 @@ def _judge(verdict: int, file: str, exercise: str, piece: str, within_s: float, 
 
 
 def _verdict(solution: Solution, name: str, exercise: Exercise, within_s: float) -> dict[str, Any]:
+    """Load and judge a solution, within one time limit; return the columns of its verdict."""
     try:
         clock = Clock(within_s, solution.used_s)
         with clock.limit(within_s):

@@ -80,4 +80,5 @@ def _read_note(note: Path) -> dict[str, str]:
 
 
 def _digest(content: bytes) -> str:
+    """Return the SHA-256 of a copy's content."""
     return hashlib.sha256(content).hexdigest()

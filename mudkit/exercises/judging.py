@@ -107,7 +107,7 @@ class Exercise:
     returns: str = ""
 
     def piece(self) -> str:
-        """Name of the function to write."""
+        """Return the name of the function to write."""
         return self.signature.partition("(")[0]
 
 
@@ -212,6 +212,7 @@ def clear_diagrams() -> None:
 
 @cache
 def _home() -> Path:
+    """Return the folder in which Hypothesis stores its files, the same one at each call."""
     return work_folder()
 
 
@@ -330,6 +331,7 @@ class Clock:
         return f"it did not end within {limit_s:g} s"
 
     def _is_exceeded(self) -> bool:
+        """Return whether a limit was exceeded; the first one that was stays recorded."""
         for limit in (self._current, self._all):
             if self._exceeded is None and limit.left_s() <= 0:
                 self._exceeded = limit is self._all, limit.exceeded_s()
@@ -337,11 +339,13 @@ class Clock:
         return self._exceeded is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Raise Overtime on the timer's signal, outside of the reader's function only after a while."""
         if self._is_exceeded() and (monotonic() > self._over_since_s + _GRACE_S or _is_in_piece(frame)):
             raise Overtime
 
 
 def _is_in_piece(frame: FrameType | None) -> bool:
+    """Return whether a frame runs the reader's function."""
     while frame is not None:
         if frame.f_code.co_name == "guarded" and frame.f_code.co_filename == __file__:
             return True
@@ -372,7 +376,8 @@ _answered: Final[list[Any]] = []
 """Last answer of the function in the current scenario; empty: none yet."""
 
 
-def _note(answer: Any) -> None:
+def _record_answer(answer: Any) -> None:
+    """Record the last answer of the reader's function, for the verdict on what cannot be used."""
     _answered[:] = [answer]
 
 
@@ -393,7 +398,7 @@ def _guard(piece: Callable[..., Any], expected: str) -> Callable[..., Any]:
             raise PieceError(error_text(error, __file__)) from error
         if answer is None and expected:
             raise PieceError(f"Your function returned None; expected {expected}.")
-        _note(answer)
+        _record_answer(answer)
         return answer
 
     return guarded

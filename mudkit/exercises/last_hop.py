@@ -46,6 +46,8 @@ _MAX_MESSAGES: Final = 20
 
 
 class _Case(NamedTuple):
+    """Parameters of messages, reads and outages over some days."""
+
     event_frequency: float
     user_frequency: float
     most: int
@@ -63,6 +65,7 @@ class _Case(NamedTuple):
         )
 
     def drawn(self) -> Drawn:
+        """Draw the arrivals, reads and outages of the case."""
         expiration = None if self.expiration_h is None else Expiration(3600 * self.expiration_h)
         outages = Outages(self.outage)
         return Scenario(self.event_frequency, self.user_frequency, outages, expiration, days=_DAYS).draw(
@@ -110,6 +113,7 @@ class _Judged:
         return Spool(self._threshold, Forwarding("rule", rule=self._choose), record_and_forward, retract)
 
     def _choose(self, situation: Situation) -> Sequence[Item]:
+        """Call the rule, and return its choice; nothing after it has broken a guarantee."""
         if self.problem is not None:
             return ()
         now_s = situation.now_s
@@ -137,7 +141,7 @@ class _Judged:
         return list(answer)
 
     def _is_listed(self, item: Item, now_s: float) -> bool:
-        """Check whether a message is in the list of waiting messages."""
+        """Return whether a message is in the list of waiting messages."""
         if item.identity in self._forwarded:
             return False
         end_s = item.arrived_s if item.rank < self._threshold else item.expires_s
@@ -191,10 +195,12 @@ def _best(case: _Case) -> _Best:
 
 
 def _loss(best: frozenset[Hashable], outcome: Outcome) -> float:
+    """Return the share of the messages read with the best limit that were not read here; 0 if it has none."""
     return len(best.difference(outcome.read_ids)) / len(best) if best else 0.0
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
+    """Run the rule on a case, and compare it with the best fixed limit; return the outcome."""
     judged = _Judged(piece, case, case.drawn())
     outcome = play(judged.drawn, judged.spool, case.most)
     best = _best(case)
@@ -203,6 +209,7 @@ def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
 
 
 def _too_much(best: _Best, waste: float, loss: float) -> str | None:
+    """Return in words how waste and loss exceed those of the best limit by too much, or None."""
     above = waste + loss - best.waste - best.loss
     if above <= _WITHIN:
         return None

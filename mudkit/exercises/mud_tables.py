@@ -99,6 +99,7 @@ class _Journal:
         return set(read.result().records["page"]["entries"])
 
     def _edit(self, edit: _Edit) -> None:
+        """Change the page that a device shows, and write it; deleting from an empty page does nothing."""
         entries = self._page(edit.device, "uncommitted")
         verb, _, which = edit.change.partition(" ")
         if verb == "adds":
@@ -115,12 +116,13 @@ class _Journal:
         self._write(edit.device, entries)
 
     def _write(self, device: str, entries: Collection[str]) -> Operation:
+        """Write the page conditionally on a device; after a conflict it is merged."""
         record = {"entries": sorted(entries)}
         written = self._clients[device].write("journal", "page", record, "conditional")
-        written.add_done_callback(partial(self._note_written, device))
+        written.add_done_callback(partial(self._merge_after_conflict, device))
         return written
 
-    def _note_written(self, device: str, operation: Operation) -> None:
+    def _merge_after_conflict(self, device: str, operation: Operation) -> None:
         """Merge after a conflict and write again, as the chapter's application does."""
         self._last = self.lab.now
         try:
@@ -132,6 +134,7 @@ class _Journal:
             self._write(device, merged)
 
     def _is_about_write(self, transfer: Transfer) -> bool:
+        """Return whether a transfer is a write of a device, or the answer to one."""
         message = transfer.message
         is_write = isinstance(message, Ask) and isinstance(message.what, WriteRequest)
         return is_write or (isinstance(message, WriteOutcome) and transfer.to in self._addresses)
@@ -164,10 +167,12 @@ class _Journal:
 
 
 def _entries(record: Mapping[str, Any] | None) -> set[str]:
+    """Return the entries of a record; none without a record."""
     return set() if record is None else set(record["data"]["entries"])
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Run the rounds of a scenario until the page has a problem; return the outcome."""
     journal = _Journal(piece, scenario.deliveries)
     problem = None
     for edits in scenario.rounds:
@@ -184,6 +189,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
 
 
 def _words(rounds: Sequence[Sequence[str]], deliveries: Sequence[str]) -> str:
+    """Return a scenario in words."""
     edits = "; both get it back, lose it again, and ".join(
         ", ".join(events) or "nobody edits" for events in rounds
     )

@@ -94,7 +94,7 @@ These exclude what means nothing. What is merely too much for a system is refuse
 
 @check_arguments(types=False)
 def check_parameters(chapter: str, values: Mapping[str, Any]) -> None:
-    """Check the numbers in the parameters cell of a chapter, before anything runs.
+    """Raise ParameterError unless the numbers in the parameters cell of a chapter are in their ranges.
 
     Parameters
     ----------

@@ -271,6 +271,7 @@ def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _statement(node: ast.stmt, place: str, flags: int = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT) -> _Statement:
+    """Compile a top-level statement, and find what it does to names."""
     code = compile(ast.Module([node], type_ignores=[]), place, "exec", flags=flags, dont_inherit=True)
     star, origins = None, set[str]()
     if isinstance(node, ast.ImportFrom):
@@ -369,7 +370,7 @@ def _is_constant(node: ast.expr) -> bool:
 
 
 def _judge_call(node: ast.AST) -> ast.Call | None:
-    """Return a node if it calls ``judge``."""
+    """Return a node if it calls ``judge``, else None."""
     if isinstance(node, ast.Call):
         match node.func:
             case ast.Name(id="judge") | ast.Attribute(attr="judge"):

@@ -69,9 +69,11 @@ class _ExerciseTestbed(Testbed):
         self._on_arrival = on_arrival
 
     def profile(self, phone: str) -> dict[str, Any]:
+        """Return the reader's subject of the moment."""
         return {"subject": self.subjects[phone]}
 
     def record_arrival(self, phone: str, item: str) -> None:
+        """Report an arrival to the judge."""
         self._on_arrival(phone, item)
 
 
@@ -86,6 +88,7 @@ class _Judged(NamedTuple):
 
     @property
     def label(self) -> str:
+        """Name and subject of the item, for problems."""
         return f"{self.item.name} ({self.item.metadata['subject']})"
 
 
@@ -116,7 +119,7 @@ class _Trial:
         """Run a story to its end and check the properties."""
         self._own = Own(self._testbed, self._piece, "mine", self._count)
         self.lab.run(seconds=_STEP_S)
-        self.lab.world.fault_hook = self._fault_hook
+        self.lab.world.fault_hook = self._handle_transfer
         for who, action, fault in story:
             if action != "nothing":
                 self._fault, self._passed = fault, 0
@@ -138,6 +141,7 @@ class _Trial:
             self._own.end()
 
     def _step(self, who: str, action: str) -> None:
+        """Carry out an action of a host: a wait, a fault or its end, another want, or an item."""
         faults = self.lab.faults
         if action == "wait":
             self._wait(_WAIT_S)
@@ -165,15 +169,18 @@ class _Trial:
             self._publish(who, action)
 
     def _wait(self, length_s: float) -> None:
+        """Run the lab for some seconds, as an event of the story."""
         self.events.append(f"{length_s:g} s pass")
         self.lab.run(seconds=length_s)
 
     def _bring_back(self, key: str) -> None:
+        """End the cut or the kill of a host that is in effect."""
         who = key.partition(" ")[2]
         self.events.append(f"{_named(who)} is {'mended' if key.startswith('cut') else 'restarted'}")
         self._away.pop(key)(who)
 
     def _publish(self, sender: str, subject: str) -> None:
+        """Publish an item, and record who must and who may receive it."""
         name = f"item {len(self._items) + 1}"
         self.events.append(f"{sender} publishes {name} ({subject})")
         others = {phone: subjects for phone, subjects in self._subjects.items() if phone != sender}
@@ -189,6 +196,7 @@ class _Trial:
         )
 
     def _turn(self, who: str) -> None:
+        """Change a reader to want the other subject from now on."""
         subject = self._testbed.subjects[who] = _OTHER_SUBJECT[self._testbed.subjects[who]]
         self.events.append(f"{who} now wants {subject}")
         self._subjects[who].add(subject)
@@ -200,6 +208,7 @@ class _Trial:
         self._send_want(who)
 
     def _send_want(self, who: str) -> None:
+        """Call ``want`` as a reader's application."""
         assert self._own is not None
         self._own.on_move(who)
         assert self._own.last_call is not None
@@ -217,11 +226,13 @@ class _Trial:
         self._wait(_CALM_S)
 
     def _count(self) -> None:
+        """Count an event of the machine; raise when there are too many."""
         self._handled += 1
         if self._handled > _MAX_EVENTS:
             raise _ProblemError(f"it does not come to an end: there were {_MAX_EVENTS:,} events.")
 
-    def _fault_hook(self, transfer: Transfer) -> Sequence[int]:
+    def _handle_transfer(self, transfer: Transfer) -> Sequence[int]:
+        """Raise if a message may not be sent; return a delay in µs for each time it arrives."""
         sender, to = transfer.sender.host.name, self.lab.world.at_address[transfer.to].host.name
         self._check_sent(to, transfer.message)
         self._passed += 1
@@ -232,6 +243,7 @@ class _Trial:
         return delays_us
 
     def _check_sent(self, to: str, message: Any) -> None:
+        """Raise if a message brings an item to a host that may not receive it."""
         if to == RELAY or not self._items:
             return
         text = msgspec.json.encode(message, enc_hook=bytes).decode()
@@ -241,6 +253,7 @@ class _Trial:
                 raise _ProblemError(f"{to}, {why}, is sent {judged.label}.")
 
     def _record_arrival(self, phone: str, name: str) -> None:
+        """Record an arrival; raise if the item is not wanted there, or has arrived before."""
         judged = self._items[name]
         if phone not in judged.may:
             raise _ProblemError(f"{phone}'s application is handed {judged.label}, which it does not want.")
@@ -249,6 +262,7 @@ class _Trial:
         self._handed.add((phone, name))
 
     def _check_all(self) -> None:
+        """Raise if a call has no answer, or a reader lacks an item that it must receive."""
         after = f"after {_CALM_S:g} s without faults"
         for who, want in self._wants.items():
             _check_answer(want, f"{who}'s want", after)
@@ -259,6 +273,7 @@ class _Trial:
                 raise _ProblemError(f"{after}, {missing[0]} has not received {judged.label}.")
 
     def _check_silence(self) -> None:
+        """Raise if messages are sent after everything has arrived."""
         before = sum(row.messages for row in self.lab.world.bill())
         self.lab.run(seconds=_SILENCE_S)
         more = sum(row.messages for row in self.lab.world.bill()) - before
@@ -277,11 +292,12 @@ class _Trial:
 
 
 def _named(host: str) -> str:
+    """Return a host in words."""
     return f"the {host}" if host == RELAY else host
 
 
 def _is_lost(operation: Operation) -> bool:
-    """Check whether the machine was killed before it answered, so that the outcome is unknown."""
+    """Return whether the machine was killed before it answered, so that the outcome is unknown."""
     if operation.done():
         try:
             operation.result()
@@ -293,6 +309,7 @@ def _is_lost(operation: Operation) -> bool:
 
 
 def _check_answer(operation: Operation, name: str, when: str) -> None:
+    """Raise if a call has no answer, or an error as its answer; one lost by a kill is fine."""
     if not operation.done():
         raise _ProblemError(f"{when}, {name} has not been answered.")
     try:
@@ -304,6 +321,7 @@ def _check_answer(operation: Operation, name: str, when: str) -> None:
 
 
 def _play(piece: Callable[..., Any], story: Sequence[_Step]) -> PlayedScenario:
+    """Run a story with the machine, and return the outcome."""
     trial = _Trial(piece)
     problem = None
     try:

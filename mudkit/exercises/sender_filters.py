@@ -92,16 +92,19 @@ class _Album:
                 self.lab.run(seconds=left_s)
 
     def _ask(self, name: str) -> None:
+        """Install a friend's filter."""
         self._mark(name, "asks")
         self._slots[name] = self._ports[name].install_filter("item >= 0", to=(_SENDER, "album")).result()
         self.lab.run(seconds=_SETTLE_S)
 
     def _leave(self, name: str) -> None:
+        """Remove a friend's filter."""
         self._mark(name, "leaves")
         self._ports[name].remove_filter(self._slots.pop(name)).result()
         self.lab.run(seconds=_SETTLE_S)
 
     def _publish(self) -> None:
+        """Publish an item, record its key and receivers, and look for a leak."""
         self._count += 1
         before = len(self._keys)
         self._at = pd.Timestamp(self.lab.now)
@@ -128,6 +131,7 @@ class _Album:
         self.problem = self.problem or self._leak()
 
     def _renews(self, use: KeyUse) -> bool:
+        """Call the rule; record a key without need, or one that is too old, as the problem."""
         answer = self._piece(use)
         if not isinstance(answer, bool):
             raise PieceError(f"it returns {answer!r}; expected True or False.")
@@ -155,6 +159,7 @@ class _Album:
         return None
 
     def _mark(self, name: str, event: str) -> None:
+        """Add an event of a device to the story and to the picture."""
         self._marks.append((name, pd.Timestamp(self.lab.now), event, None))
         self.events.append(f"{name} {event}")
 
@@ -186,6 +191,7 @@ def _label(kind: str, content: str) -> str:
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Run the steps of a scenario until there is a problem; return the outcome."""
     album = _Album(piece, scenario.lifetime_s)
     try:
         for step in scenario.steps:

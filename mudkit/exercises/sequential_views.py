@@ -56,6 +56,7 @@ def _written(moves: Sequence[_Move]) -> str:
 
 
 def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> PlayedScenario:
+    """Call the function on a history, and compare it with the checker; return the outcome."""
     text = _written(moves)
     history = History.parse(text)
     operations = [
@@ -80,12 +81,14 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> PlayedScenario:
 
 
 def _drawn(verdict: Verdict) -> Any:
+    """Draw the history with its verdict."""
     return figures.history(
         verdict, title=f"The smallest history that fails ({verdict.model}: {verdict.status})"
     )
 
 
 def _problem(answer: bool, verdict: Verdict) -> str | None:
+    """Return how an answer contradicts the checker, in words, or None."""
     if answer == (verdict.status is Status.ILLEGAL):
         return None
     if answer:

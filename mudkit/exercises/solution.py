@@ -184,6 +184,7 @@ _running: dict[int, Solution] = {}
 
 
 def _copy_of(solution: int, number: int) -> Any:
+    """Return a new copy of an object in the process of a running solution."""
     return _running[solution].ask("copy", number)
 
 
@@ -266,6 +267,7 @@ class Solution:
         self._pipe.close()
 
     def _send(self, message: Any) -> None:
+        """Send a message to the solution; SolutionEnded if its process has ended."""
         out = io.BytesIO()
         _Pickler(self, out).dump(message)
         try:
@@ -274,6 +276,10 @@ class Solution:
             self._raise_ended()
 
     def _receive(self) -> list[Any]:
+        """Return the next message of the solution.
+
+        SolutionEnded if its process has ended or writes to the pipe.
+        """
         try:
             message = json.loads(self._pipe.recv_bytes(_MAX_BYTES))
         except (EOFError, OSError, ValueError):  # also what a solution has written to the pipe itself
@@ -283,6 +289,7 @@ class Solution:
         return message
 
     def _raise_ended(self) -> NoReturn:
+        """End the process, and raise SolutionEnded with its status."""
         status = None
         with contextlib.suppress(psutil.Error):  # join would wait for ever: its sentinel is closed
             status = psutil.Process(self._process.pid).wait(timeout=1.0)
@@ -292,6 +299,7 @@ class Solution:
         raise SolutionEnded(f"it ended the process with status {status}")
 
     def _raise(self, text: str, error: list[Any] | None) -> NoReturn:
+        """Raise the error of an answer: ParameterError if it has the fields of one, else PieceError."""
         if error is not None:
             raise ParameterError(error[0], found=error[1], expected=error[2], remedy=error[3], where=error[4])
         raise PieceError(text)
@@ -312,7 +320,7 @@ class Solution:
         self._send(answer)
 
     def lend(self, value: Any) -> int:
-        """Return the number under which the solution may call an object."""
+        """Lend an object to the solution, once; return the number under which it may call the object."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self._lent)
             self._lent.append(value)  # a reference, so that no other object gets this id
@@ -371,6 +379,7 @@ class Solution:
 
 
 def _is_picklable(value: Any) -> bool:
+    """Return whether a value can be pickled and read back."""
     try:
         pickle.loads(pickle.dumps(value))
     except Exception:
@@ -403,6 +412,7 @@ def _is_data(kind: Any) -> bool:
 
 
 def _has_parts(kind: Any) -> bool:
+    """Return whether a class has its own conversions to and from a dict."""
     return hasattr(kind, "from_dict") and hasattr(kind, "to_dict")
 
 
@@ -414,6 +424,7 @@ class _Pickler(pickle.Pickler):
         self._solution = solution
 
     def persistent_id(self, value: Any) -> Any:
+        """Return the number of an object that stays in its process; None: it is pickled."""
         kind = type(value)
         if kind is Remote:
             return "yours", value._name.number
@@ -432,6 +443,7 @@ class _Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
+        """Return how a read-only mapping is pickled; others as they are."""
         if isinstance(value, types.MappingProxyType):
             return types.MappingProxyType, (dict(value),)
         return NotImplemented
@@ -447,21 +459,26 @@ class _LentStore:
         self._call = call
 
     def get(self, key: str, kind: Any = Any) -> Any:
+        """Return the value of a key, converted to a type; None without one."""
         value = self._call("get", key)
         return value if kind is Any or value is None else msgspec.convert(value, kind)
 
     def put(self, key: str, value: Any) -> None:
+        """Store the value of a key."""
         if isinstance(value, msgspec.Struct):
             value = msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
         self._call("put", key, value)
 
     def delete(self, key: str) -> None:
+        """Delete a key."""
         self._call("delete", key)
 
     def keys(self, prefix: str = "") -> Any:
+        """Return the keys with a prefix."""
         return self._call("keys", prefix)
 
     def items(self, prefix: str = "", kind: Any = Any) -> Any:
+        """Return the pairs of key and value with a prefix, values converted to a type."""
         pairs = self._call("items", prefix)
         return pairs if kind is Any else [(key, msgspec.convert(value, kind)) for key, value in pairs]
 
@@ -491,10 +508,12 @@ class _Server:
         self._heres: dict[int, Here] = {}
 
     def run(self) -> None:
+        """Answer requests until the pipe is closed."""
         while True:
             self._serve(self._receive())
 
     def _serve(self, request: Any) -> None:
+        """Answer one request, with the changes of the containers that came with it, or with the error."""
         act, number, name, arguments, options = request
         given = [(value, _content(value)) for value in _containers((arguments, options))]
         try:
@@ -517,6 +536,7 @@ class _Server:
         self._send(message)
 
     def _act(self, act: str, number: int, name: str, arguments: Any, options: Any) -> Any:
+        """Return the result of an act on an object of this process."""
         if act == "load":
             return self._load()
         value = self._objects[number]
@@ -550,6 +570,7 @@ class _Server:
             return loaded
 
     def _call_back(self, number: int, name: str, *arguments: Any, **options: Any) -> Any:
+        """Call an object of the judge, and return its answer; what it calls here is answered meanwhile."""
         codes = [self._coded(value, {}) for value in arguments]
         self._send(
             ["back", number, name, codes, {key: self._coded(value, {}) for key, value in options.items()}]
@@ -562,13 +583,15 @@ class _Server:
         return value
 
     def _send(self, message: Any) -> None:
+        """Send a message as JSON."""
         self._pipe.send_bytes(json.dumps(message).encode())
 
     def _receive(self) -> Any:
+        """Return the next message, with the objects of the judge in it replaced."""
         return _Unpickler(self, io.BytesIO(self._pipe.recv_bytes())).load()
 
     def lent(self, kind: str, number: int, *state: Any) -> Any:
-        """Return what stands for an object of the judge."""
+        """Return what stands here for an object of the judge, of a kind and with a number."""
         if kind == "yours":
             return self._objects[number]
         if kind == "here":
@@ -578,6 +601,7 @@ class _Server:
         return lambda *arguments, **options: self._call_back(number, "", *arguments, **options)
 
     def _number(self, value: Any) -> int:
+        """Return the number of an object, which from now on stays here under it."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self._objects)
             self._objects.append(value)
@@ -591,6 +615,7 @@ class _Server:
             return self._named(value)
 
     def _code(self, value: Any, places: dict[int, int]) -> Any:
+        """Return a value as JSON; containers that came with the request by their place in it."""
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
@@ -629,6 +654,7 @@ class _Server:
         return self._named(value)
 
     def _named(self, value: Any) -> list[Any]:
+        """Return the JSON for an object that stays here."""
         kind = type(value)
         path = f"{kind.__module__}:{kind.__name__}" if kind.__module__.startswith("mudkit.") else ""
         return ["named", self._number(value), path, brief(value, 200), callable(value)]
@@ -646,11 +672,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Unpickler(pickle.Unpickler):
+    """Unpickler that puts the solution's own objects, and stand-ins, in the place of numbers."""
+
     def __init__(self, server: _Server, content: io.BytesIO) -> None:
         super().__init__(content)
         self._server = server
 
     def persistent_load(self, named: Any) -> Any:
+        """Return the object of a number."""
         return self._server.lent(*named)
 
 

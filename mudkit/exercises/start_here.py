@@ -44,6 +44,7 @@ class _Scenario(NamedTuple):
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Run a scenario with a receiver that uses the function; return the outcome."""
     lab = new_lab()
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name, "edge"), relay) for name in ("ann", "cy"))
@@ -75,6 +76,7 @@ _LANES: Final = ("ann", "relay", "bob", "cy")
 
 
 def _problem(sent: list[str], inbox: list[str]) -> str | None:
+    """Return how an inbox differs from what was sent, in words, or None."""
     if inbox == sent:
         return None
     twice = sorted({text for text in inbox if inbox.count(text) > 1})

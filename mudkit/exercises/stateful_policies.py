@@ -40,11 +40,13 @@ class _Step(NamedTuple):
 
     @property
     def message(self) -> dict[str, Any]:
+        """Message that is published."""
         ecg = {"ecg": _ECG} if self.has_ecg else {}
         return {"patient": self.patient} | ({} if self.pulse is None else {"pulse": self.pulse}) | ecg
 
     @property
     def automatic(self) -> dict[str, Any]:
+        """Automatic variables of the device; those without a limit are missing."""
         context = {"battery": self.battery, "bandwidth_kbps": self.kbps, "display_px": self.display_px}
         return {name: value for name, value in context.items() if value is not None}
 
@@ -58,6 +60,8 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Scenario:
+    """Patients of the doctor, and the steps of the story."""
+
     patients: tuple[int, ...]
     steps: tuple[_Step, ...]
 
@@ -81,7 +85,10 @@ class _Judge:
         """The same, of messages on a low battery that were not alarms."""
 
     def problem(self, now_s: float, step: _Step, verdict: Verdict) -> str | None:
-        """Return the problem of a decision, in words, or None."""
+        """Judge the next decision; return its problem in words, None if it has none.
+
+        Messages are recorded as sent.
+        """
         if verdict.outcome == STOPPED:
             return f"the policy is stopped: {verdict.problem}."
         out, whose = verdict.out, f"patient {step.patient}"
@@ -144,6 +151,7 @@ def _is_whole(ecg: bytes) -> bool:
 
 
 def _left(step: _Step) -> str:
+    """Return battery and link of a step in words."""
     battery = "a charger" if step.battery is None else f"{step.battery} % left"
     return f"{battery} and a link {'without limit' if step.kbps is None else f'of {step.kbps:,} kbit/s'}"
 
@@ -162,6 +170,7 @@ def _policy(piece: Callable[..., Any], patients: tuple[int, ...]) -> Policy | Fu
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Decide all steps by the policy until one has a problem; return the outcome."""
     story = str(scenario)
     try:
         policy = _policy(piece, scenario.patients)
@@ -188,6 +197,7 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
 
 
 def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:
+    """Return in words which rule fired; empty for a policy that is a function."""
     if isinstance(policy, FunctionPolicy):
         return ""
     if verdict.rule is None:
@@ -196,6 +206,7 @@ def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:
 
 
 def _row(now_s: float, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
+    """Return a decision as a row of the picture."""
     decision = str(verdict.outcome)
     if verdict.out is not None:
         decision = "sent whole" if verdict.out == step.message else "sent in part"
@@ -204,6 +215,7 @@ def _row(now_s: float, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
 
 
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
+    """Draw the decisions so far, the wrong one marked."""
     table = pd.DataFrame(rows, columns=["t_s", "lane", "decision", "text", "is_alarm"])
     name = "your policy"
     return figures.decisions({name: table}, title=FAILURE_TITLE, marked={name: wrong})

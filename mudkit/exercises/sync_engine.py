@@ -58,6 +58,7 @@ def wakeups(lists: Mapping[str, tuple[int, int]], listened: Collection[str]) -> 
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Call the function on a scenario, and return the outcome."""
     answer = piece({name: tuple(rates) for name, rates in scenario.lists.items()})
     problem = _problem(answer, scenario)
     picture = partial(_drawn, scenario, answer) if problem and _is_usable(answer, scenario) else None
@@ -109,6 +110,7 @@ def play_hour(lists: Mapping[str, tuple[int, int]], listened: Collection[str]) -
 
 
 def _wakeups_of_phone(lab: Lab) -> int:
+    """Return how often the phone's radio woke."""
     bill = lab.bill()
     return int(bill.loc[bill["device"] == "phone", "wakeups"].sum())
 

@@ -54,12 +54,13 @@ class _Case(NamedTuple):
 
 
 def _contains(read: ReadRequest, point: Point) -> bool:
-    """Check whether a read returns a point: box with its edge, window without its start."""
+    """Return whether a read returns a point: box with its edge, window without its start."""
     offset_km = max(abs(point.x_km - read.x_km), abs(point.y_km - read.y_km))
     return read.at_s - read.window_s < point.at_s <= read.at_s and 2 * offset_km <= read.box_km
 
 
 def _play(piece: Callable[..., Any], case: _Case) -> PlayedScenario:
+    """Call the function on a case, and return the outcome with a picture."""
     lacking = [
         point
         for point in case.points

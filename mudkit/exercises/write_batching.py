@@ -28,6 +28,7 @@ class _Scenario(NamedTuple):
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Call the function on a scenario, and return the outcome."""
     answer = piece(list(scenario.times_s), scenario.delay_s)
     return PlayedScenario(str(scenario), _problem(answer, scenario))
 

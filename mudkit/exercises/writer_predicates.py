@@ -42,6 +42,7 @@ class _Reader:
     app: str = "board"
 
     def data(self, place: tuple[float, float]) -> dict[str, Any]:
+        """Return what the reader says of itself, with places relative to ``place``."""
         loc = None if self.north_km is None else (place[0] + self.north_km / KM_PER_DEGREE, place[1])
         data = {"age": self.age, "loc": loc, "user": self.claims}
         return {name: value for name, value in data.items() if value is not None}
@@ -56,6 +57,8 @@ class _Reader:
 
 @dataclass(frozen=True)
 class _Scenario:
+    """Intended readers of a record, and a reader."""
+
     min_age: int | None
     place: tuple[float, float]
     km: float | None
@@ -95,6 +98,10 @@ class _Scenario:
 
 
 def _play(piece: Callable[..., Any], scenario: _Scenario) -> PlayedScenario:
+    """Write a record with the function's predicate in a lab, and read it as the reader.
+
+    Return the outcome.
+    """
     story = str(scenario)
     try:
         text = piece(scenario.who)

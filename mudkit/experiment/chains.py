@@ -89,6 +89,7 @@ class Chain(Logged):
             bridge.on_message(partial(self._phone_moved, phone))
 
     def _phone_moved(self, phone: str, message: Any) -> None:
+        """Update the first part from the report that a bridge received from its phone."""
         self._hops[0].on_move(phone, msgspec.json.decode(message["text"]))
 
 
@@ -122,11 +123,16 @@ class AtTheEnds(Logged):
         self._testbed.show(phone)
 
     def _receive(self, phone: str, batch: Batch) -> None:
+        """Deliver the items of a batch; those that the policy passes, if it is the receiver's."""
         for item in batch:
             if self._is_sender or self._passes("", phone, item):
                 self._hand(phone, (item,))
 
     def _passes(self, keeper: str, phone: str, item: Item) -> bool:
+        """Decide on an item by the policy that ``keeper`` has for a phone, and update the policy's state.
+
+        Return whether the item passes.
+        """
         lab = self._testbed.lab
         before = self._kept.get((keeper, phone), {})
         state = {**before, **as_state(phone, self._testbed.profile(phone))}

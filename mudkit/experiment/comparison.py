@@ -214,7 +214,7 @@ def compare(
 
 
 def _check_systems(systems: Any) -> None:
-    """Raise a ParameterError unless there are systems by name."""
+    """Raise ParameterError unless the systems are a mapping with an entry."""
     if not isinstance(systems, Mapping) or not systems:
         raise ParameterError(
             "Expected a mapping of names to systems.",
@@ -245,6 +245,7 @@ def _each_once(name: str, given: Any, example: str, kind: type = object) -> list
 
 
 def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., Iterable[Any]]) -> list[Any]:  # noqa: A002
+    """Call a function on each item by ``map``, and show the progress; return the results as a list."""
     rows = []
     with bar(len(work), "runs", "runs") as done:
         for row in map(function, work):
@@ -349,9 +350,11 @@ class Scoreboard(Displayed):
 
     @cached_property
     def _by_task(self) -> dict[str, pd.DataFrame]:
+        """Rows of the runs by task."""
         return {str(task): runs for task, runs in self.runs.groupby("task", sort=False)}
 
     def _of(self, task: str) -> pd.DataFrame:
+        """Return the runs of a task; ParameterError if it is not on the scoreboard."""
         one_of("task", task, self.tasks, "This task is not on the scoreboard.")
         return self._by_task[task]
 

@@ -200,6 +200,10 @@ class Afternoon:
         return AfternoonRun(lab, places, len(received), predicate, 60 * self.publish_minutes)
 
     def _walk(self, lab: Lab, child: Device, publish: Callable[[dict[str, Any]], bool]) -> pd.DataFrame:
+        """Publish the child's place at each interval while the lab runs.
+
+        Return the places, and which were sent.
+        """
         import pandas as pd
 
         rows = []
@@ -221,7 +225,10 @@ class Afternoon:
         *,
         is_encrypted: bool,
     ) -> Callable[[dict[str, Any]], bool]:
-        """Install Alice's filter on the child's phone."""
+        """Install Alice's filter on the child's phone.
+
+        Return the function that publishes a place and returns whether it was sent.
+        """
         relay = Relay(lab)
         home = Module(alice, relay, ["child"], encrypted=is_encrypted).open_port(
             "any", polling_interval_ms=1000 * self.polling_s
@@ -235,6 +242,7 @@ class Afternoon:
 
 
 def _exposure(lab: Lab) -> Exposure:
+    """Return the ledger of what the parties of a lab held."""
     exposure = lab.trace.exposure
     assert exposure is not None, "the lab was made with record_exposure=True"
     return exposure
@@ -243,7 +251,7 @@ def _exposure(lab: Lab) -> Exposure:
 def _table(
     lab: Lab, alice: Device, child: Device, predicate: str, received: list[Any], *, is_encrypted: bool
 ) -> Callable[[dict[str, Any]], bool]:
-    """Write into a table that the cloud filters, and so must be able to read."""
+    """Read a table as Alice; return the function that writes a place as the child, which is always sent."""
     cloud, token = mud.Cloud(lab), lab.token("alice", "family")
     readers, writer = (mud.Client(device, cloud, app="family", token=token) for device in (alice, child))
     writer.create("places").result()
@@ -293,6 +301,7 @@ def interest_costs(
 def _interest(
     predicate: list[str], polling_ms: float, seed: int, items: int, every_s: float, size_bytes: int, link: str
 ) -> dict[str, float]:
+    """Publish items with filters at the sender; return energy and uploads without the installation."""
     lab = Lab(seed, record_messages=False)
     relay = Relay(lab)
     names = [f"friend-{place}" for place in range(len(predicate))]
@@ -409,6 +418,7 @@ class ContrailPair:
         self.sender_port.polling_interval_ms = 1e9  # from now on it only sends
 
     def _receiver(self, module: Module, polling_s: float, idle_s: float) -> Port:
+        """Return the open port of a receiver that records its items."""
         port = module.open_port("items", polling_interval_ms=polling_s * 1000, idle_timeout_ms=idle_s * 1000)
         port.on_item(lambda item: self.received.append((self.now_s, item)))
         port.install_filter("destination = 'receiver'", to=("sender", "items")).result()
@@ -429,7 +439,7 @@ class ContrailPair:
         return int(bill[(bill["device"] == device) & (bill["direction"] == direction)]["bytes"].sum())
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Run the lab until a condition holds."""
+        """Run the lab until a condition holds; SimulationProblem if it does not for long."""
         deadline_us = self.lab.world.now_us + round(_MAX_WAIT_S * 1e6)
         self.lab.world.run_until(until, deadline_us)
         if not until():
@@ -639,6 +649,7 @@ def party_views(
 
 
 def _filter(lab: Lab, predicate: str | None, went: bool) -> PartyView:
+    """Return what each party sees of the filter; ``went``: the item matches it."""
     if predicate is None:
         return PartyView(
             "filter",
@@ -667,6 +678,7 @@ def _content(lab: Lab, item: Item, taken: Item | None) -> Iterator[PartyView]:
 
 
 def _key(lab: Lab, went: bool) -> PartyView:
+    """Return what each party sees of the channel's key; nothing unless the item went."""
     if not went:
         return PartyView("key", _NOTHING, _NOTHING, _NOTHING)
     store = lab.devices[RECEIVER].processes[0].store
@@ -715,14 +727,17 @@ def _arrival(lab: Lab, began: Any) -> Any:
 
 
 def _moment(at: Any) -> Visibility:
+    """Return a moment in clear, to tenths of a second; nothing for None."""
     return _NOTHING if at is None else Visibility("clear", f"{at:%H:%M:%S.%f}"[:10])
 
 
 def _size(size_bytes: int) -> Visibility:
+    """Return a size in clear; nothing for 0."""
     return Visibility("clear", f"{size_bytes:,} B") if size_bytes else _NOTHING
 
 
 def _written(value: Any) -> Visibility:
+    """Return a value in clear as text, bytes that are no text as hexadecimal digits."""
     if isinstance(value, bytes):
         try:
             return Visibility("clear", value.decode())

@@ -100,7 +100,7 @@ class Carried:
             )
 
     def _takes(self, device: str, direction: str, item: Item, since_us: int) -> bool:
-        """Count a ciphertext as an item, if there is one that can hold it."""
+        """Use up the oldest ciphertext that can hold an item; return whether there was one."""
         size_bytes, sealed = _min_size(item), self._sealed.get((device, direction), [])
         # The oldest possible one: a later one may be needed for an item that was published later.
         for ciphertext in sealed[bisect_left(sealed, [since_us]) :]:
@@ -110,6 +110,7 @@ class Carried:
         return False
 
     def _look(self, transfer: Transfer) -> None:
+        """Record which items a transfer carries over links, and its ciphertexts."""
         if transfer.size_bytes < self._min_bytes:
             return
         source, target = transfer.sender.host, self._world.at_address[transfer.to].host
@@ -132,6 +133,7 @@ class Carried:
             self._arrived.setdefault(target.name, set()).update(items)
 
     def _items_in(self, part: str | bytes) -> frozenset[str]:
+        """Return the names of the items whose content stands in a text or in bytes, also encoded."""
         known = self._read.get(part)
         if known is None:
             if len(self._read) >= _MAX_CACHED:
@@ -141,6 +143,7 @@ class Carried:
         return known
 
     def _contents_in(self, data: bytes) -> Iterator[str]:
+        """Yield the names of the items whose content stands in bytes."""
         yield from (name for name, content in self._short.items() if content in data)
         if len(data) < _KEY:
             return
@@ -197,6 +200,7 @@ def _text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def _can_hold_text(info: Any, seen: frozenset[type]) -> bool:
+    """Return whether a type can hold texts or bytes."""
     match info:
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType() | msgspec.inspect.BoolType():
             return False

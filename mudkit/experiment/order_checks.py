@@ -77,10 +77,12 @@ class Trace:
         return Task("a story", "Who is old enough?", predicate, scenario, self._about, self._readers, feeds)
 
     def _about(self, seed: int, sender: str, number: int, loc: Any) -> Mapping[str, Any]:
+        """Return the metadata of a feed's item."""
         feed = int(sender.rsplit("-", 1)[1])
         return {"least": [item.min_age for item in self.items if item.sender == feed][number - 1]}
 
     def _readers(self, seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the profiles of the readers."""
         return [{"age": age} for age in self.ages]
 
 
@@ -203,6 +205,7 @@ class OrderRun(NamedTuple):
 
 
 def _described(trace: Trace) -> str:
+    """Return a trace in words."""
     items = ", ".join(
         f"{_clock(item.at_s)} by sender {item.sender + 1}"
         + (f" from {item.min_age} years on" if item.min_age else "")
@@ -212,6 +215,7 @@ def _described(trace: Trace) -> str:
 
 
 def _hidden(played: OrderRun) -> str | None:
+    """Return how a reader was shown what is hidden from her age, or None."""
     readers = played.readers
     for handed in played.handed:
         for item in handed.batch:
@@ -222,6 +226,7 @@ def _hidden(played: OrderRun) -> str | None:
 
 
 def _all(played: OrderRun) -> str | None:
+    """Return how a reader did not get an item that she may see exactly once, or None."""
     count = Counter((phone, item.name) for phone, item in played.delivered)
     for phone, age in played.readers.items():
         for name, item in played.items.items():
@@ -232,6 +237,7 @@ def _all(played: OrderRun) -> str | None:
 
 
 def _too_many(played: OrderRun) -> str | None:
+    """Return how a phone got more messages on a day than allowed, or None."""
     count = Counter((handed.phone, _day(handed.t_us / US_PER_S)) for handed in played.handed)
     for (_, day), messages in count.items():
         if messages > PER_DAY:
@@ -240,6 +246,7 @@ def _too_many(played: OrderRun) -> str | None:
 
 
 def _too_close(played: OrderRun) -> str | None:
+    """Return how a phone got two messages closer than allowed, or None."""
     last: dict[str, Handed] = {}
     for handed in played.handed:
         before = last.get(handed.phone)
@@ -250,6 +257,7 @@ def _too_close(played: OrderRun) -> str | None:
 
 
 def _unseen(played: OrderRun) -> str | None:
+    """Return how a message was about too few people, or None."""
     for handed in played.handed:
         people = {item.sender for item in handed.batch}
         if len(people) < PEOPLE:
@@ -258,7 +266,10 @@ def _unseen(played: OrderRun) -> str | None:
 
 
 def _read(played: OrderRun, prefix: str = "") -> str | None:
-    """Return which servers with a prefix held the content of an item."""
+    """Return which servers, of those whose names begin with `prefix`, held the text of an item.
+
+    None without any.
+    """
     lab = played.entry.lab
     assert lab.trace.exposure is not None  # the run keeps it
     places_of = (lab.trace.exposure.find(item.content) for item in played.adapter.published)
@@ -268,6 +279,7 @@ def _read(played: OrderRun, prefix: str = "") -> str | None:
 
 
 def _radio(played: OrderRun) -> str | None:
+    """Return how a phone received messages that it did not show, or None."""
     rows = played.entry.lab.deliveries()
     rows = rows[rows["delivered"].notna() & (rows["system"] != APP)]
     for phone in played.readers:
@@ -279,6 +291,7 @@ def _radio(played: OrderRun) -> str | None:
 
 
 def _spent(which: str) -> Callable[[OrderRun], str | None]:
+    """Return the check that readers get as many items a day as their limits allow."""
     is_daily, is_spaced = _SPENT[which]
 
     def check(played: OrderRun) -> str | None:
@@ -313,10 +326,12 @@ _DAYS: Final = ("before", "after")
 
 
 def _day(at_s: float) -> int:
+    """Return the number of the day, 0 before midnight and 1 after it."""
     return int(at_s >= MIDNIGHT_MIN * 60)
 
 
 def _at(handed: Handed) -> str:
+    """Return the time of the day of a delivery."""
     return _clock(handed.t_us / US_PER_S)
 
 
@@ -381,6 +396,7 @@ def _promises(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _chained(names: Sequence[str], **last: Any) -> Order:
+    """Return an order of systems in a chain, the last with further options."""
     hops = [_SYSTEMS[name].make for name in names]
     if last:
         hops[-1] = partial(hops[-1], **last)
@@ -388,6 +404,7 @@ def _chained(names: Sequence[str], **last: Any) -> Order:
 
 
 def _pairs() -> dict[str, dict[str, Order]]:
+    """Return the orders of each pair of systems, and of each system alone."""
     pairs = {ALONE: {name: _chained([name]) for name in _SYSTEMS}}
     for one, other in combinations(_SYSTEMS, 2):
         if one.split()[0] == other.split()[0]:
@@ -512,6 +529,7 @@ def play_trace(make: Callable[[Testbed], Logged], trace: Trace) -> OrderRun:
 
 
 def _check_pair(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
+    """Check the orders of a composition on its traces; return the rows of the result."""
     name, scenarios, seed = what
     play = lru_cache(_MAX_PLAYED)(play_trace)  # the search for a small counterexample tries traces again
     first = next(iter(PAIRS[name].values()))
@@ -544,11 +562,13 @@ def _check_pair(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
 def _smallest(
     by: Sequence[Trace], play: Callable[[Trace], OrderRun], check: Callable[[OrderRun], str | None]
 ) -> str:
+    """Return in words how the smallest trace breaks a promise, and this trace."""
     trace = smaller(min(by, key=lambda trace: trace.size), lambda trace: check(play(trace)) is not None)
     return f"{check(play(trace))}; {_described(trace)}"
 
 
 def _differs(first: Order, play: Callable[..., OrderRun], result: OrderRun) -> str | None:
+    """Return how another order than the first shows a reader other items, or None."""
     before = play(first.make, result.trace).shown
     for way, count in (("as well", result.shown - before), ("no more", before - result.shown)):
         for phone, name in sorted(count):

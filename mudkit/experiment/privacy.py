@@ -217,6 +217,7 @@ def _blobs(run: Run) -> dict[str, bytes]:
 
 
 def _relays(run: Run) -> set[str]:
+    """Return the hosts of Contrail's relay."""
     return {name for name in run.lab.world.hosts if name.startswith(f"{CONTRAIL}-")}
 
 
@@ -267,11 +268,13 @@ def disclosures(run: Run) -> pd.DataFrame:
 
 
 def _share(phones: list[str], parties: list[str], knows: Callable[[str, str], bool]) -> float:
+    """Return the share of the phones of which one of the parties knows something; NaN without phones."""
     known = [any(knows(party, phone) for party in parties if party != phone) for phone in phones]
     return sum(known) / len(known) if known else float("nan")
 
 
 def _written(loc: tuple[float, float]) -> frozenset[bytes]:
+    """Return the numbers of a place as they stand in what parties held."""
     return frozenset(repr(float(part)).encode() for part in loc)
 
 
@@ -291,4 +294,5 @@ def _routes(run: Run) -> dict[str, list[frozenset[bytes]]]:
 
 
 def _longest_want(about: Mapping[str, Any]) -> bytes:
+    """Return the longest text of a profile, as bytes; empty without a text."""
     return max((value for value in about.values() if isinstance(value, str)), key=len, default="").encode()

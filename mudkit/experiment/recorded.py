@@ -136,7 +136,7 @@ class ItemLog:
         return sum(map(len, self._wanting.values()))
 
     def limits(self, sender: int, number: int) -> tuple[int, float | None]:
-        """Return the size in bytes of a sender's item, and the time for which it is of use."""
+        """Return an item's size in bytes and the time in seconds for which it is of use; None: for ever."""
         item = self._by_key[sender, number]
         return item.size_bytes, item.expires_s
 
@@ -323,7 +323,7 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _of_known(rows: pd.DataFrame, known: Collection[str], what: str) -> pd.DataFrame:
-    """Return the rows of devices of the trace; raise if there is none."""
+    """Return the rows of devices of the trace; TraceContentError without any."""
     kept = rows[rows["device"].isin(known)]
     if len(kept):
         return kept
@@ -340,6 +340,7 @@ def _of_known(rows: pd.DataFrame, known: Collection[str], what: str) -> pd.DataF
 
 
 def _ends(times_us: Any) -> tuple[int, int]:
+    """Return the first and the last time."""
     return int(times_us.min()), int(times_us.max())
 
 
@@ -488,6 +489,7 @@ def _replay(moves: pd.DataFrame, names: Sequence[str], begin_us: int, end_us: in
 
 
 def _moment(t_us: int) -> dt.datetime:
+    """Return microseconds since 1970 as a datetime in UTC."""
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)
 
 

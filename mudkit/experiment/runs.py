@@ -197,18 +197,19 @@ def run(
 
 
 def _name(system: Any) -> str:
+    """Return the name of what makes an adapter, for results."""
     while isinstance(system, partial):
         system = system.func
     return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
 
 
 def check_task(given: Any) -> None:
-    """Raise a ParameterError unless it is a task."""
+    """Raise ParameterError unless the argument is a Task."""
     of_kind("task", given, Task, expected="a task, such as NEWS")
 
 
 def check_system(given: Any) -> None:
-    """Raise a ParameterError unless an adapter can be made by it."""
+    """Raise ParameterError unless the argument is callable, as what makes an adapter is."""
     if not callable(given):
         raise ParameterError(
             "Expected a callable that returns an adapter.",

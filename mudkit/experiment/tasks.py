@@ -99,15 +99,18 @@ class Interest:
         return self._whole(item, me=me) is True
 
     def _written(self, item: str, me: str) -> str:
+        """Return the text with prefixes for the names of items and of readers."""
         return _replaced(self.text, item, me)
 
 
 @lru_cache(maxsize=1024)
 def _replaced(text: str, item: str, me: str) -> str:
+    """Return a text with prefixes for the names of items and of readers."""
     return _NAME.sub(lambda match: (item if match[1] == "item" else me) + match[2], text)
 
 
 def _literal(value: Any) -> str:
+    """Return a value as a literal of the language of predicates."""
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     if isinstance(value, str):
@@ -158,7 +161,7 @@ class Item(NamedTuple):
 
 
 def called(text: str) -> str:
-    """Return the name of the item whose :attr:`Item.text` is given."""
+    """Return the name of the item that :attr:`Item.text` is of."""
     return str(msgspec.json.decode(text)["called"])
 
 
@@ -275,6 +278,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _no_tastes(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict[str, Any]]:
+    """Return empty profiles."""
     return [{} for _ in phones]
 
 
@@ -295,6 +299,7 @@ def _friends(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[d
 
 
 def _place(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    """Return the sender's place as metadata."""
     return {"loc": loc}
 
 
@@ -306,6 +311,7 @@ def _tags(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[dict
 
 
 def _photo(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    """Draw the topic of a photo."""
     drawn = int(Stream(seed, f"photos of {sender}").integers(0, number, 0, len(_TOPICS)))
     return {"tag": _TOPICS[drawn]}
 
@@ -322,6 +328,7 @@ def _readers(seed: int, phones: Sequence[str], senders: Sequence[str]) -> list[d
 
 
 def _article(seed: int, sender: str, number: int, loc: tuple[float, float] | None) -> Mapping[str, Any]:
+    """Draw the subject and the rank of an article."""
     topic = int(Stream(seed, f"articles of {sender}").integers(0, number, 0, len(_TOPICS)))
     rank = float(Stream(seed, f"ranks of {sender}").uniform(0, number, 0.0, 5.0))
     return {"subject": _TOPICS[topic], "rank": round(rank, 2)}

@@ -96,7 +96,7 @@ class Testbed:
     # -- for an adapter
 
     def profile(self, phone: str) -> dict[str, Any]:
-        """Return the current profile of a phone: that of its user, and its place (``loc``)."""
+        """Return a phone's profile: its user's, and its place (``loc``), from now on the last reported."""
         profile = dict(self._profiles[phone])
         if self.task.interest.uses_place and (loc := self.lab.devices[phone].loc) is not None:
             profile["loc"] = loc
@@ -130,7 +130,7 @@ class Testbed:
             row["read_us"] = self.lab.world.now_us
         else:
             self._inbox.setdefault(phone, []).append(item)
-        self._note(item, phone, row)
+        self._record_delivery(item, phone, row)
 
     def show(self, phone: str, chosen: Collection[str] | None = None) -> None:
         """Show a phone's user the best arrived items that have not expired, of those ``chosen`` or of all."""
@@ -145,11 +145,14 @@ class Testbed:
             chosen = self._requested(phone, chosen)
         best = [name for name in waiting if chosen is None or name in chosen][: self.task.max_shown]
         for name in best:
-            self._note(name, phone, {"read_us": now_us})
+            self._record_delivery(name, phone, {"read_us": now_us})
         self._inbox[phone] = [name for name in waiting if name not in best]
 
     def _requested(self, phone: str, chosen: Collection[str] | None) -> set[str]:
-        """Return what the last read of a phone asks for, of what was ``chosen`` so far."""
+        """Add ``chosen`` to what a phone has chosen.
+
+        Return what its last read asks for of it, None: of all.
+        """
         assert self.task.recording is not None
         requested = self.task.recording.requested(self._rows[phone], self.lab.world.now_us)
         names = {self._recorded[item] for item in requested if item in self._recorded}
@@ -192,10 +195,11 @@ class Testbed:
         self.wanted_count += len(wanting)
         times = {"created_us": created_us, "expired_us": self._expired_us(item.name)}
         for phone in wanting:
-            self._note(item.name, phone, times)
+            self._record_delivery(item.name, phone, times)
         self._adapter.publish(item)
 
     def _who_wants(self, item: Item) -> Iterable[str]:
+        """Return the phones that want an item at their places now, or by the recording."""
         if self.task.recording is not None:
             sender, number = self._rows[item.sender], int(item.name.rpartition(" ")[2])
             self._recorded[sender, number] = item.name
@@ -208,13 +212,16 @@ class Testbed:
         return compress(self.phones, np.broadcast_to(wants.filled(False), len(self.phones)))
 
     def _expired_us(self, name: str) -> int | None:
+        """Return the time at which an item expires; None: never."""
         item, created_us = self._items[name]
         return None if item.expires_s is None else created_us + round(item.expires_s * US_PER_S)
 
-    def _note(self, item: str, phone: str, row: Mapping[str, Any]) -> None:
+    def _record_delivery(self, item: str, phone: str, row: Mapping[str, Any]) -> None:
+        """Record what became of an item on a phone in the trace's table of deliveries."""
         self.lab.trace.deliveries.record(APP, {"item": item, "receiver": phone, **row})
 
     def _look_around(self, _: None) -> None:
+        """Notify the adapter of phones that have moved far enough, and schedule the next time."""
         assert self._adapter is not None
         for phone in self.phones:
             device = self.lab.devices[phone]

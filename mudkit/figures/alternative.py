@@ -108,6 +108,7 @@ def _trace(trace: Any, layout: Any) -> str:
 
 
 def _bars(name: str, labels: list[Any], values: list[Any]) -> str:
+    """Return labels and values of bars; of many only the range, and where the highest is."""
     begin = f"{name}: " if name else ""
     if len(values) <= _MAX_LISTED:
         pairs = zip(labels, values, strict=True)
@@ -123,6 +124,7 @@ def _bars(name: str, labels: list[Any], values: list[Any]) -> str:
 
 
 def _grid(trace: Any) -> str:
+    """Return the rows of a grid with their values."""
     rows = next(rows for rows in (trace.hovertext, trace.text, trace.z) if rows is not None)
     if not len(rows) or not len(trace.x):
         return "no rows"
@@ -187,10 +189,12 @@ def _readable(value: Any) -> str:
 
 
 def _is_known(value: Any) -> bool:
+    """Return whether a value is neither None nor NaN."""
     return value is not None and value == value
 
 
 def _gaps(values: list[Any]) -> int:
+    """Return the number of values that are None or NaN."""
     return sum(not _is_known(value) for value in values)
 
 

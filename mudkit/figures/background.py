@@ -117,6 +117,7 @@ def _shapes(document: Any) -> tuple[list[str], list[shapely.Geometry]]:
 
 
 def _refused(file: Path, problem: str, content: str) -> TraceFormatError:
+    """Return the error for a background that cannot be used."""
     return TraceFormatError(
         f"The background {file.name} {problem}.",
         where=str(file),

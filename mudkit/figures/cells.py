@@ -152,6 +152,7 @@ def _cells(rows: pd.DataFrame, value: str, most: float) -> go.Scatter:
 
 
 def _bucket_s(ts: pd.Series) -> float:
+    """Return the length of a bucket, the smallest gap between their times; an hour for one bucket."""
     gaps = np.diff(np.sort(ts.unique()))
     return float(pd.Timedelta(gaps.min()).total_seconds()) if len(gaps) else 3600.0
 
@@ -304,6 +305,7 @@ def update_cache_hits(figure: Any, reads: pd.DataFrame, *, title: str) -> None:
 
 
 def _check_reads(reads: pd.DataFrame) -> None:
+    """Raise an error of mudkit unless a table has reads with all needed columns."""
     remedy = "CacheBench.from_labels(labels, reads).run('latency').reads is such a table"
     require_columns(reads, "reads", _READ_COLUMNS, remedy=remedy)
     if not len(reads):

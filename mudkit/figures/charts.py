@@ -571,6 +571,7 @@ def signals(
 
 
 def _marker(number: int, size: int, *, is_grey: bool) -> dict[str, Any]:
+    """Return the marker of a point by its number, grey or coloured."""
     colour = GREY if is_grey else _COLOURS[number % len(_COLOURS)]
     return {"size": size, "symbol": _SYMBOLS[number % len(_SYMBOLS)], "color": colour}
 

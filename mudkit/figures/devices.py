@@ -246,6 +246,7 @@ def _link_hover(drawn: pd.DataFrame, rows: NDArray[Any], axis: TimeAxis, length_
 
 
 def _refuse_unknown(devices: Sequence[str], links: pd.DataFrame) -> None:
+    """Raise ParameterError if a named device has no row in the table of links."""
     known = set(links["device"].astype(str))
     unknown = [name for name in devices if name not in known]
     if unknown:
@@ -325,6 +326,7 @@ def radio_timeline(timeline: pd.DataFrame, *, title: str = "") -> go.Figure:
 
 
 def _check_timeline(start: Times, end: Times, state: NDArray[Any]) -> None:
+    """Raise TraceContentError unless stretches are in order, do not overlap, and have known states."""
     problem = None
     if not len(start):
         problem = "has no row"
@@ -618,6 +620,7 @@ class Fleet:
         set_text(figure)
 
     def _trace(self, t_us: int) -> dict[str, Any]:
+        """Return the changes that move the devices of a figure to a time."""
         lat, lon, names = self.at(t_us)
         down = self.down(t_us, names)
         marker = {
@@ -680,6 +683,7 @@ def _ranges(points: Sequence[AccessPoint]) -> go.Scatter:
 def _states_by_device(
     links: pa.Table | None,
 ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None:
+    """Return the times and states of each device's link; None for None, ParameterError for another table."""
     if links is None:
         return None
     columns = ("device", "ts", "up")

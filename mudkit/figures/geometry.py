@@ -209,11 +209,13 @@ def best_cut(west: float, east: float, degrees: NDArray[np.int64]) -> float:
 
 
 def _common_limits(groups: Sequence[Floats]) -> tuple[float, float]:
+    """Return the limits of several groups of values together, each without its far outliers."""
     lows, highs = zip(*(_robust_limits(values) for values in groups if len(values)), strict=True)
     return min(lows), max(highs)
 
 
 def _robust_limits(values: Floats) -> tuple[float, float]:
+    """Return the limits of values without far outliers."""
     low, high = float(values.min()), float(values.max())
     outliers = outermost(len(values))
     parted = np.partition(values, [outliers, len(values) - 1 - outliers])
@@ -296,11 +298,13 @@ def graticule(step: float, frame: Frame) -> tuple[list[float], list[float]]:
 
 
 def _multiples(step: float, low: float, high: float) -> list[float]:
+    """Return the multiples of a step between two numbers, both included."""
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 6) for index in range(first, last + 1)]
 
 
 def _index_lists(geometry: Mapping[str, Any]) -> Iterator[Sequence[int]]:
+    """Yield the lists of arcs of a geometry of TopoJSON."""
     kind = geometry.get("type")
     if kind == "GeometryCollection":
         for member in geometry["geometries"]:
@@ -315,6 +319,7 @@ def _index_lists(geometry: Mapping[str, Any]) -> Iterator[Sequence[int]]:
 
 
 def _decoded(arc: Sequence[Sequence[float]], transform: Mapping[str, Any] | None) -> Line:
+    """Return the points of an arc in degrees."""
     points = np.asarray(arc, dtype=np.float64)[:, :2]
     if transform is None:
         return points
@@ -323,5 +328,6 @@ def _decoded(arc: Sequence[Sequence[float]], transform: Mapping[str, Any] | None
 
 
 def _joined(arcs: Sequence[Line], indices: Sequence[int]) -> Line:
+    """Return arcs one after the other, those with a negative index reversed."""
     parts = [arcs[index] if index >= 0 else arcs[~index][::-1] for index in indices]
     return np.concatenate([parts[0], *(part[1:] for part in parts[1:])])  # neighbours share their end point

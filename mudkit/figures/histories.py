@@ -166,6 +166,7 @@ def _bars(
     lanes: Mapping[str, int],
     verdict: Verdict,
 ) -> None:
+    """Add the bars of operations to a figure, their names and their arrows."""
     bad = {op.id for op in verdict.explanation.operations}
     scale = _Scale(drawn)
     span_us = float(scale.times_us[-1] - scale.times_us[0]) or 1.0
@@ -305,6 +306,7 @@ def _short(op: Operation, verdict: Verdict) -> str:
 
 
 def _label(op: Operation) -> str:
+    """Return the text of an operation for the pointer."""
     until = "never answered" if op.answered_us is None else f"answered {op.answered_us:,} µs"
     when = f"invoked {op.invoked_us:,} µs, {until}"
     return f"<b>{escaped(str(op))}</b><br>{when}<br>{op.outcome.value}"
@@ -338,11 +340,13 @@ def branches(
 
 
 def _whole(lines: Sequence[tuple[list[str], int, int, list[Operation]]], number: int) -> list[Operation]:
+    """Return all operations of a line of views, with those of the line that it leaves."""
     _, parent, begin, own = lines[number]
     return own if parent == number else _whole(lines, parent)[:begin] + own
 
 
 def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Operation]]]:
+    """Return the lines of a verdict's views; none without views, or if they are too many to draw."""
     if verdict.status is not Status.OK or verdict.key is None or verdict.key not in verdict.views:
         return []
     views = branches(verdict.views[verdict.key])
@@ -352,6 +356,7 @@ def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Opera
 def _views(
     figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]], verdict: Verdict
 ) -> None:
+    """Add the lines of views to the lower panel of a figure."""
     longest = max(begin + len(own) for _, _, begin, own in rows)
     texts = {op.id: (op.client, _short(op, verdict)) for *_, own in rows for op in own}
     widest_px = _LETTER_PX * max(len(line) for lines in texts.values() for line in lines)
@@ -394,4 +399,5 @@ def _views(
 
 
 def _wrapped(text: str) -> str:
+    """Return a text in at most five lines, for plotly."""
     return "<br>".join(map(escaped, textwrap.wrap(text, 80, max_lines=5, placeholder=" …")))

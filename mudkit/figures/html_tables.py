@@ -66,6 +66,7 @@ def holdings(
 
 
 def _version(row: Mapping[str, Any]) -> Cell:
+    """Return the cell of a record's version; of a hidden one only the predicate."""
     is_pending = row["version"] is None
     number = "pending" if is_pending else f"v{row['version']}"
     if row["visible"]:
@@ -76,6 +77,7 @@ def _version(row: Mapping[str, Any]) -> Cell:
 
 
 def _record(record: Mapping[str, Any]) -> str:
+    """Return a record in one line."""
     return one_line(", ".join(f"{name}: {value}" for name, value in record.items()), _MAX_RECORD_TEXT)
 
 
@@ -97,6 +99,7 @@ def party_views(rows: Sequence[PartyView], *, title: str = "") -> Shown:
 
 
 def _seen(seen: Visibility, *, is_relay: bool = False) -> Cell:
+    """Return the cell of what a party sees."""
     if seen.form == "nothing":
         return Cell(seen.text or "–", is_faint=True)
     edge = "" if not is_relay else ORANGE if seen.form == "clear" else BLUE

@@ -54,7 +54,7 @@ class Sheet:
         self._taken.append(box)
 
     def put(self, boxes: Iterable[Box], avoid: Callable[[Box], bool] = lambda box: False) -> int | None:
-        """Reserve the first free box, if possible one that need not be avoided; return its number.
+        """Reserve the first free box, if possible one not to avoid; return its number, None if none is free.
 
         Texts in one line stay a space apart.
         """
@@ -73,6 +73,7 @@ class Sheet:
 
 
 def _overlap(one: Box, other: Box) -> bool:
+    """Return whether two boxes overlap; boxes that only touch do not."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
@@ -97,6 +98,7 @@ class _Plot:
                 self._lines.append(_square(x, y, _LINE_PX))
 
     def _box(self, point: int, label: Box) -> Box:
+        """Return the box of a label on the plot, from its place beside a point."""
         x, y = self._middles[point]
         return x + label[0], y + label[1], x + label[2], y + label[3]
 
@@ -125,6 +127,7 @@ def _distance_px(box: Box, place: tuple[float, float]) -> float:
 
 
 def _square(x: float, y: float, half_px: float) -> Box:
+    """Return the box around a place."""
     return x - half_px, y - half_px, x + half_px, y + half_px
 
 

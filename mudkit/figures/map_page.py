@@ -108,6 +108,7 @@ class _Text(Element):
         self.text = text
 
     def render(self, **kwargs: Any) -> str:
+        """Return the text."""
         return self.text
 
 
@@ -120,6 +121,7 @@ class _Call(Element):
         self.data = data
 
     def render(self, **kwargs: Any) -> str:
+        """Add the call to the script of the page; nothing stands where the element is."""
         page = self.get_root()
         map_name = self._parent.get_name() if self._parent is not None else ""
         data = json.dumps(self.data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -200,6 +202,7 @@ def map_in_frame(
 
 
 def _empty_map(title: str, heat: bool) -> folium.Map:
+    """Return a map without tiles, on a page of its own that loads Leaflet."""
     page = MapPage(title)
     leaflet_map = folium.Map(
         location=(0.0, 0.0),
@@ -218,6 +221,7 @@ def _empty_map(title: str, heat: bool) -> folium.Map:
 
 
 def _add_programs(page: MapPage, heat: bool) -> None:
+    """Add Leaflet to a page, from vendored files, or from the network with a note if any is missing."""
     missing = assets.missing_map_files()
     if not any(name.endswith((".js", ".css", ".png")) for name in missing):
         page.add_head(f"<style>{assets.leaflet_css()}</style>", "leaflet_css")
@@ -268,10 +272,12 @@ def _turns(ring: Line, window: Frame) -> list[float]:
 
 
 def _shifted(line: Line, turn: float) -> Line:
+    """Return a line some degrees farther east."""
     return np.column_stack([line[:, 0] + turn, line[:, 1]])
 
 
 def _lat_lon(line: Line) -> list[list[float]]:
+    """Return a line as pairs of latitude and longitude, rounded."""
     pairs: list[list[float]] = np.round(line[:, ::-1], 3).tolist()
     return pairs
 
@@ -365,6 +371,7 @@ def encode_png(levels: NDArray[np.uint8], palette: Sequence[tuple[int, int, int,
 
 
 def _png_chunk(name: bytes, body: bytes) -> bytes:
+    """Return a chunk of PNG with its length and checksum."""
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 

@@ -369,6 +369,7 @@ def area_map(
 
 
 def _ground(positions: pa.Table | None) -> Group | None:
+    """Return the places of positions; None for None."""
     return None if positions is None else places(positions, "positions")
 
 
@@ -401,12 +402,14 @@ def _counted(values: Floats, one: str) -> str:
 
 
 def _no_value_key(values: Floats) -> list[list[str]]:
+    """Return the legend's entry for cells without a value; nothing if all have one."""
     return [[NO_VALUE, "no value"]] if np.isnan(values).any() else []
 
 
 def _add_legend(
     leaflet_map: folium.Map, title: str, colours: Sequence[str], ticks: Any, keys: Sequence[list[str]] = ()
 ) -> None:
+    """Add a legend to a map."""
     data = {"title": title, "colours": list(colours), "ticks": ticks, "keys": list(keys)}
     add_call(leaflet_map, "legend", data)
 

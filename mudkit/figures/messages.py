@@ -342,6 +342,7 @@ def _arrows(drawn: pd.DataFrame, names: dict[str, int], high_us: int, axis: Time
 
 
 def _marks(shown: pd.DataFrame, axis: TimeAxis) -> Any:
+    """Return the trace of incidents."""
     labels = [
         f"<b>{escaped(row.incident)}</b>, {escaped(row.device)}<br>{clock_time(row.t_us)} UTC"
         + (f"<br>{escaped(row.detail)}" if row.detail else "")
@@ -452,6 +453,7 @@ def _place(
 def _style(
     figure: go.Figure, names: dict[str, int], axis: TimeAxis, edges: tuple[int, int], height_px: int
 ) -> None:
+    """Set the size, the axes and the names of the lanes of a figure."""
     longest_px = 7.5 * max(map(len, names))
     is_tilted = longest_px > _PLOT_PX / len(names)
     above_px = round(longest_px / 2) if is_tilted else 0  # or names would lie on the title
@@ -527,7 +529,10 @@ def _choose(
 
 
 def _window(start: Any, end: Any) -> tuple[int | None, int | None]:
-    """Return the ends of a window in µs; raise ParameterError if it ends before it starts."""
+    """Return the ends of a window in µs, None for an open one.
+
+    Raise ParameterError if it ends before it starts.
+    """
     first = None if start is None else as_us(start, "start")
     last = None if end is None else as_us(end, "end")
     if first is not None and last is not None and last < first:
@@ -541,6 +546,7 @@ def _window(start: Any, end: Any) -> tuple[int | None, int | None]:
 
 
 def _moment(t_us: int | None, otherwise: str = "") -> str:
+    """Return a time with its date as text, or another text for None."""
     return otherwise if t_us is None else f"{format_time(int(t_us), date=True)} UTC"
 
 

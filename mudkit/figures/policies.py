@@ -172,11 +172,13 @@ def update_rule_firing(
 
 
 def _firing_label(cell: Any, names: Sequence[str]) -> str:
+    """Return the text of a cell for the pointer."""
     sent = f": {cell.fields}; {cell.bytes:,} bytes" if cell.bytes else ""
     return f"{names[cell.rule]}<br>{cell.outcome}{sent}"
 
 
 def _shortened(text: str) -> str:
+    """Return a name, cut if it is long."""
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
@@ -315,6 +317,7 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
 
 
 def _test(row: Mapping[Any, Any]) -> str:
+    """Return the question of a node as text."""
     return question_text(row["feature"], float(row["threshold"]))
 
 

@@ -171,6 +171,7 @@ def _caption(parameters: Mapping[str, Any]) -> str:
 
 
 def _outage_text(parameters: Mapping[str, Any]) -> str:
+    """Return the outages of a sweep in words."""
     share, per_day, law = parameters["outage"], parameters.get("outages_per_day"), "exponential"
     if isinstance(share, Mapping):
         share, per_day, law = share["share"], share["per_day"], share["distribution"]
@@ -181,6 +182,7 @@ def _outage_text(parameters: Mapping[str, Any]) -> str:
 
 
 def _expiration_text(parameters: Mapping[str, Any]) -> str:
+    """Return the expiration times of a sweep in words."""
     time, share, law = parameters["expiration"], parameters.get("expiring_share", 1.0), "exponential"
     if isinstance(time, Mapping):
         time, law = time["mean_s"], time["law"]
@@ -190,6 +192,7 @@ def _expiration_text(parameters: Mapping[str, Any]) -> str:
 
 
 def _policy_text(fixed: Mapping[str, Any]) -> str:
+    """Return the policy of a sweep in words."""
     policy = fixed["policy"]
     settings = policy if isinstance(policy, Mapping) else fixed
     parts = [str(settings["kind"] if isinstance(policy, Mapping) else policy)]
@@ -448,6 +451,7 @@ def _life_rows(table: pd.DataFrame, best: pd.DataFrame, from_us: int, until_us: 
 
 
 def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
+    """Return the traces of messages' lives, and of the marks on them."""
     waits = _segments(rows, "begin", "left", lambda row: True)
     traces = [go.Scatter(**waits, name="waits at the server", mode="lines", line={"color": GREY, "width": 1})]
     for name, colour, is_read in (
@@ -483,6 +487,7 @@ def _life_traces(rows: list[dict[str, Any]]) -> list[go.Scatter]:
 
 
 def _segments(rows: list[dict[str, Any]], begin: str, end: str, is_wanted: Any) -> dict[str, list[Any]]:
+    """Return the lines of chosen rows from one time to another, with gaps between them."""
     chosen = [(place, row) for place, row in enumerate(rows) if is_wanted(row)]
     x = [value for _, row in chosen for value in (row[begin], row[end], None)]
     return {"x": x, "y": [value for place, _ in chosen for value in (place, place, None)]}
@@ -491,6 +496,7 @@ def _segments(rows: list[dict[str, Any]], begin: str, end: str, is_wanted: Any) 
 def _outage_spans(
     switches_us: Sequence[int], starts_up: bool, from_us: int, until_us: int
 ) -> list[tuple[int, int]]:
+    """Return the outages within a window."""
     is_up, outages = starts_up, []
     for begin_us, end_us in pairwise([0, *switches_us, until_us]):
         if not is_up and begin_us < until_us and end_us > from_us:

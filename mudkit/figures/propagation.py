@@ -231,6 +231,7 @@ def _panel(known: pd.DataFrame, receiver: str, t_s: float, meta: Any) -> tuple[s
 
 
 def _opacity(age_s: NDArray[Any]) -> NDArray[Any]:
+    """Return the opacity of cells by their age."""
     return np.clip(1 - (1 - _MIN_OPACITY) * age_s / _FADED_S, _MIN_OPACITY, 1.0).round(2)
 
 
@@ -398,4 +399,5 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
 
 
 def _metres(distance_m: float) -> str:
+    """Return a distance in metres in words."""
     return words.distance(distance_m / 1000) if distance_m else "0 m"

@@ -93,6 +93,7 @@ def text_column(table: pa.Table, what: str, name: str) -> list[str]:
 
 
 def _require_column(table: pa.Table, what: str, name: str) -> None:
+    """Raise ParameterError if a table lacks a column."""
     if name not in table.column_names:
         raise ParameterError(
             f"The table of {what} has no column {name!r}.",

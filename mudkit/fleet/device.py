@@ -122,7 +122,7 @@ class Battery:
             self.check()
 
     def check(self) -> None:
-        """Check now whether it is empty, and schedule the next check in place of the pending one."""
+        """Switch the device off if the battery is empty; plan the next check in place of the pending one."""
         self._checks += 1
         self._check_charge(self._checks)
 

@@ -120,7 +120,7 @@ class Faults:
             restored.restart()
 
     def change_address(self, device: str, address: str | None = None) -> str:
-        """Change the address of a device within its network; return the new one."""
+        """Change the address of a device within its network, to an unused one if None; return it."""
         host = self._find_device(device)
         given = str(address or host.next_address())
         host.readdress(given)

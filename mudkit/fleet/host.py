@@ -599,7 +599,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         return self._result_or_raise(timeout_s)
 
     def complete(self, result: Any, error: BaseException | None) -> None:
-        """Store the result or the error, and schedule the callbacks."""
+        """Store the result or the error, and the time, and schedule the callbacks; it is called once."""
         self._result, self._error = result, error
         if self._make_result is not None and error is None:
             self._result = self._make_result(result)
@@ -621,7 +621,10 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         self._schedule_callbacks()
 
     def _note_run(self, began_us: int, ended: int) -> None:
-        """Note the virtual time of a wait; emit a warning if more than ``ended`` cuts are over."""
+        """Add the virtual time since ``began_us`` to that of the waits; warn if outages have ended since.
+
+        ``ended`` is how many had ended before.
+        """
         world = self._world
         self._ran_us += world.now_us - began_us
         if over := world.ended_cuts[ended:]:

@@ -355,7 +355,7 @@ class Link:
         self.down = direction(self, prefix + "down", down, device)
 
     def switch_network(self, profile: LinkProfile, now_us: int) -> None:
-        """Switch to another kind of network; nothing may be under way."""
+        """Switch to another kind of network; the caller has ended what was under way."""
         self.profile = profile
         self.profiles.append((now_us, profile))
         self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
@@ -370,7 +370,10 @@ class Link:
         self.down.us_per_byte, self.up.us_per_byte = 8_000.0 / down_kbps, 8_000.0 / up_kbps
 
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
-        """Set the measured values from now on (NaN: as in the profile); the throughput is in the curves."""
+        """Set the latency, and the throughput that is shown, from now on; NaN: as in the profile.
+
+        Transfers are timed by the curves of the recording instead.
+        """
         profile = self.profile
         self.down_kbps = profile.down_kbps if isnan(down_kbps) else down_kbps
         self.up_kbps = profile.up_kbps if isnan(up_kbps) else up_kbps

@@ -98,7 +98,7 @@ def _unpack_text(text: bytes, budget: Budget) -> Unpacked | None:
 
 
 def _decode_run(run: bytes, budget: Budget) -> bytes | None:
-    """Return the content of a run of letters in base64, base32 or hexadecimal, if it means something."""
+    """Return the content of a run of letters in base64, base32 or hexadecimal; None: it means nothing."""
     for decoded in _decodings(run):
         if len(decoded) >= _MIN_DECODED and (_is_text(decoded) or unpack(decoded, budget) is not None):
             return decoded

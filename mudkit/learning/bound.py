@@ -218,7 +218,7 @@ class _Layer:
 
     @classmethod
     def of_nothing(cls, inf: int) -> _Layer:
-        """Return the layer without sends: nothing was read."""
+        """Return the layer without sends: before the first read no answer is stale."""
         return cls(0, np.zeros(1, dtype=_kind(inf)), inf)
 
     @property
@@ -232,6 +232,7 @@ class _Layer:
 
 
 def _kind(inf: int) -> type[np.unsignedinteger]:
+    """Return the type of array that holds numbers up to ``inf``."""
     return np.uint16 if inf < 1 << 16 else np.uint32
 
 

@@ -114,6 +114,7 @@ def write_costs(cost: Costs) -> NDArray[np.float64]:
 
 
 def _matrix(cost: Any, presets: Mapping[str, NDArray[np.float64]], size: int) -> NDArray[np.float64]:
+    """Return a preset by name, or a matrix as an array of this size; ParameterError if it is neither."""
     if isinstance(cost, str):
         if cost not in presets:
             raise ParameterError(

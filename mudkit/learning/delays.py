@@ -177,6 +177,10 @@ class DelaySearch:
         return float(np.mean(steps_s[order][np.minimum(middle, len(order) - 1)]))
 
     def _send(self, policy: BatchPolicy) -> tuple[_SentDays, pa.Table]:
+        """Send the writes of all devices by a policy.
+
+        Return what was sent by device and day, and late points by read.
+        """
         parts, late = self.writers.late(_SendDays(policy), self.requests, CountLate(self.completeness))
         return _SentDays.joined(parts), late
 
@@ -185,6 +189,7 @@ class DelaySearch:
         return self._replay(policy.minutes, policy)
 
     def _replay(self, minutes: float, policy: BatchPolicy) -> ReplayedDelay:
+        """Replay any policy as the delay ``minutes``."""
         sent, late = self._send(policy)
         lacking = self.requests.lack(counts_by_read(late, 0, len(self.requests.table)), self.completeness)
         return ReplayedDelay(minutes, sent.messages, sent.points, lacking)
@@ -223,7 +228,10 @@ class DelaySearch:
         return intervals.risk_ahead(is_stale.astype(np.int64), ones, *self.clusters, limit=self.max_stale)
 
     def choose(self, replays: Sequence[ReplayedDelay]) -> tuple[ReplayedDelay | None, float]:
-        """Return the best delay that keeps the limit on other folds, too, with the risk of missing it."""
+        """Return the best delay that keeps the limit on other folds, too, with its risk of missing it.
+
+        None without one.
+        """
         left = list(replays)
         while (chosen := self.best(left)) is not None:
             risk = self.risk(left)

@@ -110,10 +110,12 @@ def densities(
 
 
 def _place(t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the number of the cell and hour of solar time of each place and time."""
     hour = solar_time(t_us, lon)[0].astype(np.int64) % HOURS
     row, column = (np.floor(degrees / CELL_DEG).astype(np.int64) for degrees in (lat, lon))
     return (row * _COLUMNS + column + _COLUMNS // 2) * HOURS + hour
 
 
 def _days(day: NDArray[np.int64]) -> int:
+    """Return the number of days from the first to the last; 1 without any."""
     return int(day.max() - day.min()) + 1 if len(day) else 1

@@ -164,7 +164,7 @@ def draw_turns(fleet: Fleet, folds: Folds, repeats: int) -> list[Turn]:
 
 @dataclass(frozen=True)
 class _CountLearnt:
-    """Count the writes that are learnt from, by device."""
+    """Function of the writes of some devices: counts of those that are learnt from, by device."""
 
     turn: Turn
 
@@ -312,6 +312,7 @@ class WriteStudy:
         return self.writers.gather(self.fleet, chosen, turn.past_us)
 
     def _first_reads(self, bound: BatchBound, turn: Turn) -> _FirstReads:
+        """Return the policy of a bound; with ``match``, reads that miss writes under it count no more."""
         if bound.match is None:
             return _FirstReads(None)
         send = _SendTested(turn, (bound.match,), self.radio)
@@ -349,7 +350,7 @@ def _tenth(devices: NDArray[np.int64], turn: int) -> NDArray[np.int64]:
 
 
 def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
-    """Choose a tenth of the devices to learn from, another in each turn; two at least."""
+    """Return which writes are of a tenth of the devices to learn from, another in each turn; two at least."""
     return np.isin(writes.device, _tenth(np.unique(writes.device), turn))
 
 
@@ -376,6 +377,7 @@ def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArr
 def _check_completeness(
     completeness: float | None, policies: Sequence[BatchPolicy | BatchLearner | BatchBound]
 ) -> None:
+    """Raise ParameterError for a threshold out of range, or one below 1 with a bound."""
     if completeness is None:
         return
     if not 0 < completeness <= 1:

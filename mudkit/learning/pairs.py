@@ -141,6 +141,7 @@ class Pairs:
         return self._of(reads, self.written)
 
     def _of(self, reads: NDArray[np.bool_], written: WrittenPlaces | None) -> Pairs:
+        """Return some reads, the pairs of which both reads are among them, and what was written."""
         number = np.cumsum(reads) - 1
         rows = reads[self.read] & reads[self.cached]
         read = number[self.read[rows]]

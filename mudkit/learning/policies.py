@@ -243,7 +243,7 @@ class LearntReads(Displayed):
         return learnt_view("LearntReads", self.tree, self.names, ("local", "remote"))
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Answer locally where the tree says so."""
+        """Return the ``pairs`` that are answered locally, by the tree's decisions."""
         return np.equal(self.tree.decide(read_features(pairs, self.features, self.density)), _LOCAL)
 
 
@@ -300,6 +300,7 @@ def describe_policy(policy: Always | FixedRule | LearntReads) -> str:
 
 
 def _up_to(minutes: float) -> str:
+    """Return in words that answers may be this old."""
     return f"at most {format_age(minutes)} old" if minutes else "never used"
 
 

@@ -367,7 +367,7 @@ def answer(devices: Devices, completeness: float, policies: Sequence[Policy]) ->
 def replayed(
     devices: Devices, completeness: float, policies: Sequence[tuple[Family, Always | FixedRule | LearntReads]]
 ) -> list[Choice]:
-    """Replay policies that are the same for all folds."""
+    """Replay policies that are the same for all folds; return them as choices with their answers."""
     answers = answer(devices, completeness, [policy for _, policy in policies])
     return [
         Choice(family, policy, policy, answers.reads, fresh, stale)
@@ -468,6 +468,7 @@ def _as_coarse_as_good(result: Recommendation) -> tuple[Choice, ...]:
 
 
 def _simplest(result: Recommendation) -> Choice:
+    """Return the first choice, in the order of families, that no later one surely beats by enough."""
     chosen = result.choices[0]
     if not result.has_enough_reads:
         return chosen
@@ -578,7 +579,7 @@ def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[
 
 
 def _selected_rules(split: Split, family: Family, policies: Sequence[Always | FixedRule]) -> _Selected | None:
-    """Return the rules chosen without each fold; the last one is that of all."""
+    """Return the rules chosen without each fold and, last, from all; None if the last is to ask always."""
     if isinstance(policies[-1], Always):
         return None
     return family, policies[-1], _OutOfFold(split, tuple(policies[:-1]))
@@ -708,6 +709,7 @@ class _Search:
 
 
 def _table_of_choices(rows: Sequence[tuple[str, str, float, float, float]]) -> Table:
+    """Return choices as a table, with shares in percent."""
     shown = [(*row[:2], *(words.percent(share, 1) for share in row[2:])) for row in rows]
     return Table(("family", "answers from the cache that are used", "fresh", "stale", "risk"), shown)
 
@@ -734,6 +736,7 @@ def _between(rules: Sequence[Rule], best: Rule) -> set[Rule]:
 
 
 def _all_day(rules: Sequence[Rule]) -> list[Limits]:
+    """Return rules with one age for the whole day."""
     return [(km, (age,)) for km, age in rules]
 
 

@@ -166,7 +166,7 @@ def fold_numbers(groups: NDArray[np.int64], folds: int = FOLDS) -> NDArray[np.in
 
 
 def check_folds(folds: Folds) -> None:
-    """Check the name of the folds of an evaluation."""
+    """Raise ParameterError unless the folds of an evaluation are ``device`` or ``time``."""
     if folds not in ("device", "time"):
         raise ParameterError(
             "There are no such folds.", where="folds", found=repr(folds), expected="device or time"
@@ -316,6 +316,7 @@ def learnt_view(name: str, learnt: CostTree, features: Sequence[str], actions: S
 
 
 def _nothing_to_learn(summary: str, state: str, expected: str) -> TraceContentError:
+    """Return the error for a trace from which no tree can be learnt."""
     return TraceContentError(
         summary, found=state, expected=expected, remedy="take a longer trace, more devices, or Always()"
     )

@@ -82,6 +82,7 @@ class Writes:
 
     @classmethod
     def _of_sorted(cls, positions: pa.Table, first_us: NDArray[np.int64]) -> Writes:
+        """Return sorted positions as writes; TraceContentError if a device is at two places at once."""
         device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
         if ((np.diff(t_us) == 0) & (np.diff(device) == 0)).any():
             raise TraceContentError(
@@ -164,7 +165,7 @@ class ReadRequests:
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
-        """Put reads, of which there must be one, in order."""
+        """Put reads in order; TraceContentError without any."""
         table = arrow(reads)
         if "read_id" not in table.column_names:
             table = table.append_column("read_id", pa.array(read_ids(table)))
@@ -179,7 +180,7 @@ class ReadRequests:
         return cls(table)
 
     def but_for(self, rows: NDArray[np.bool_]) -> ReadRequests:
-        """Return the other reads."""
+        """Return the reads for which ``rows`` is False."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
 
     @property
@@ -250,7 +251,7 @@ class ReadRequests:
 
 
 def _is_sorted(positions: pa.Table) -> bool:
-    """Check whether rows are ordered by device and time, as those of a loaded trace: to sort copies them."""
+    """Return whether rows are ordered by device and time, as those of a loaded trace: to sort copies them."""
     step = np.diff(device_codes(positions["device"]))
     return bool(((step > 0) | ((step == 0) & (np.diff(epoch_us(positions["ts"])) >= 0))).all())
 

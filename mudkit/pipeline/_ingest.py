@@ -226,7 +226,7 @@ def _manifest(at: Place, layout: Layout) -> dict[str, Any] | None:
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:
-    """Return the input that is given: files, or the rows of a DataFrame, view or table."""
+    """Return the input: files, or the rows of a DataFrame, or of a view or table by its name."""
     frame = find_frame(spark, source)
     if frame is None:
         place_or_table = find(source)
@@ -241,6 +241,10 @@ def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> 
 def _report(
     path: Place | Table, manifest: dict[str, Any], duration_s: float = 0.0, parts: int = 0, sources: int = 0
 ) -> IngestReport:
+    """Return the report of an ingest from its manifest.
+
+    ``parts`` are the finished parts, ``sources`` the reused ones.
+    """
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
     return IngestReport(
@@ -266,7 +270,10 @@ class IngestWork:
     format: str
 
     def run(self, spark: SparkSession, given: Input) -> dict[str, Any]:
-        """Write the trace, step by step; return its counts and files. What goes into a step must come out."""
+        """Write the trace, step by step; return its counts and files.
+
+        OutputProblem if a step lost or added rows.
+        """
         parsed = given.parse(spark, self.job, self.write)
         total = _total(parsed)
         total.check_parsed(self.plan)
@@ -310,6 +317,7 @@ class IngestWork:
         return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
 
     def _write_buckets(self, writer: PartWriter, tables: list[pa.Table]) -> None:
+        """Write rows to a file, one row group for each bucket of devices."""
         tables = [
             table.set_column(0, "source", table["source"].cast(pa.string())) for table in tables if len(table)
         ]
@@ -345,12 +353,12 @@ class IngestWork:
         return Part({"tally": vars(tally), "spans": row_groups}, tuple(written))
 
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
-        """Write files of the trace."""
+        """Write the files of the trace that some merges describe, and return them as a part."""
         return Part(None, tuple(merge(self.job, merges, self.format)))
 
 
 def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:
-    """Return the row groups of the tables that are divided by dates."""
+    """Return the row groups of the cleaned parts of positions and of reads, by table."""
     by_table: dict[str, list[Span]] = {"positions": [], "reads": []}
     for part in cleaned:
         for span in starmap(Span, part.counted["spans"]):
@@ -359,6 +367,7 @@ def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:
 
 
 def _total(parts: Mapping[str, Part]) -> Tally:
+    """Return the sum of the parts' tallies."""
     total = Tally()
     for part in parts.values():
         total.add(Tally.of(part.counted["tally"]))
@@ -366,7 +375,7 @@ def _total(parts: Mapping[str, Part]) -> Tally:
 
 
 def _table(file: File) -> str:
-    """Return the table of a file, of the trace or in the job's folder."""
+    """Return the table of a file, whether the file is in the trace or in the job's folder."""
     folders = file.name.split("/")
     return folders[-2] if folders[-2] in (*TRACE.tables, _ROWS) else folders[-3]
 
@@ -377,6 +386,7 @@ def _files(parts: Iterable[Part], table: str) -> list[File]:
 
 
 def _count(parts: Iterable[Part], table: str) -> int:
+    """Return the number of rows that parts have of a table."""
     return sum(file.rows for file in _files(parts, table))
 
 
@@ -464,7 +474,7 @@ def open_trace(
 
 
 def check_folders(positions_path: Place, reads_path: Place) -> None:
-    """Raise TraceContentError if no read of a trace folder asks for a time of another's positions."""
+    """Raise TraceContentError unless the times of a trace's reads overlap those of another's positions."""
     where = f"{positions_path.name} and {reads_path.name}"
     check_overlap(_ends(positions_path, "positions"), _ends(reads_path, "reads"), where)
 
@@ -485,6 +495,7 @@ def _ends(trace: Place, table: str) -> tuple[int, int] | None:
 
 
 def _row_counts(folder: Place, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:
+    """Return the rows of a trace folder as ``source, what, rows``; rejected rows by reason."""
     manifest = read_manifest(folder)
     name, rows = str(manifest.get("name", folder.name)), manifest["rows"]
     counts = [(name, table, int(rows.get(table, 0)))]

@@ -84,6 +84,7 @@ class _Source(Protocol):
 
 
 def _source(spark: SparkSession) -> _Source:
+    """Return the source of task numbers for a session, of Spark Connect or a classic one."""
     return _Connect(spark) if "connect" in type(spark).__module__.split(".") else _Classic(spark)
 
 
@@ -101,6 +102,7 @@ class _Classic:
         self._counts: dict[int, tuple[int, int]] = {}
 
     def counts(self) -> tuple[int, int]:
+        """Return the numbers of finished and of known tasks, over all stages seen so far."""
         if self._tracker is None:
             self._tracker = self._spark.sparkContext.statusTracker()
         active = set(self._tracker.getActiveStageIds())
@@ -112,7 +114,7 @@ class _Classic:
         return _sums(self._counts.values())
 
     def close(self) -> None:
-        pass
+        """Do nothing: a classic session has nothing to end."""
 
 
 class _Connect:
@@ -121,25 +123,30 @@ class _Connect:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._counts: dict[str | None, tuple[int, int]] = {}
-        _quietly(spark.registerProgressHandler, self._hear)
+        _quietly(spark.registerProgressHandler, self._receive_progress)
 
-    def _hear(
+    def _receive_progress(
         self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        _quietly(self._note, list(stages or ()), operation_id)
+        """Record a report of Spark Connect; an error must not disturb the query."""
+        _quietly(self._record_counts, list(stages or ()), operation_id)
 
-    def _note(self, stages: list[Any], operation_id: str | None) -> None:
+    def _record_counts(self, stages: list[Any], operation_id: str | None) -> None:
+        """Replace the numbers of tasks of an operation; a report without stages changes nothing."""
         if stages:
             self._counts[operation_id] = _sums((s.num_completed_tasks, s.num_tasks) for s in stages)
 
     def counts(self) -> tuple[int, int]:
+        """Return the numbers of finished and of known tasks, over all operations."""
         return _sums(list(self._counts.values()))
 
     def close(self) -> None:
-        _quietly(self._spark.removeProgressHandler, self._hear)
+        """Unregister from the session."""
+        _quietly(self._spark.removeProgressHandler, self._receive_progress)
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return the sums of the first and of the second numbers."""
     done = known = 0
     for one_done, one_known in pairs:
         done, known = done + one_done, known + one_known
@@ -157,18 +164,23 @@ class _Bar:
         self._thread.start()
 
     def close(self) -> None:
+        """Remove the bar, waiting a short time for its thread."""
         self._over.set()
         self._thread.join(_FAREWELL_S)
         self._source.close()
 
     def _run(self) -> None:
+        """Draw the bar after a moment's patience, and update it until the end.
+
+        It stands still after an error.
+        """
         drawn: Any = None
         try:
             over = self._over.wait(_PATIENCE_S)
             while not over:
                 done, known = self._source.counts()
                 if drawn is None and known:
-                    drawn = _drawn(self._description, known)
+                    drawn = _draw_bar(self._description, known)
                 if drawn is not None:
                     _update(drawn, done, known)
                 over = self._over.wait(_PERIOD_S)
@@ -176,10 +188,11 @@ class _Bar:
             self._over.wait()
         finally:
             if drawn is not None:
-                _quietly(_wipe, drawn)
+                _quietly(_remove_bar, drawn)
 
 
-def _drawn(description: str, known: int) -> Any:
+def _draw_bar(description: str, known: int) -> Any:
+    """Draw a bar of tqdm for a notebook or a terminal, and return it."""
     # Imported late, so that only long work pays for it.
     from tqdm.auto import tqdm
 
@@ -197,6 +210,7 @@ def _drawn(description: str, known: int) -> Any:
 
 
 def _update(drawn: Any, done: int, known: int) -> None:
+    """Show the numbers of finished and of known tasks."""
     drawn.n, drawn.total = done, known
     box = getattr(drawn, "container", None)
     if box is not None:  # tqdm's notebook bar would restart its clock with a new total
@@ -204,6 +218,7 @@ def _update(drawn: Any, done: int, known: int) -> None:
     drawn.refresh()
 
 
-def _wipe(drawn: Any) -> None:
+def _remove_bar(drawn: Any) -> None:
+    """Remove a bar from the screen, as complete."""
     drawn.n = drawn.total  # tqdm would leave an unfinished bar in a notebook, in red
     drawn.close()

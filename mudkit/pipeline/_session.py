@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from mudkit.checks import check_arguments
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
-from mudkit.pipeline.executors import has_mudkit, write_package
+from mudkit.pipeline.executors import record_mudkit, write_package
 from mudkit.pipeline.launch import connect
 from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.jvm import make_interruptible
@@ -116,14 +116,14 @@ def session(
     with _PROCESS.lock:
         target = resolve(master, remote, config, os.environ)
         running = _PROCESS.running
-        if running is not None and not _alive(running):
+        if running is not None and not _is_alive(running):
             _end(running)
             running = _PROCESS.running = None
         if running is None:
             if not _PROCESS.watched:
                 atexit.register(_at_exit, os.getpid())
                 _PROCESS.watched = True
-            running = _PROCESS.running = _adopted() or _start(target)
+            running = _PROCESS.running = _adopt_session() or _start(target)
         _check_agrees(running, target)
         return running.spark
 
@@ -137,9 +137,9 @@ def stop() -> None:
 
 
 def running() -> bool:
-    """Check whether a session of mudkit runs in this process and answers."""
+    """Return whether a session of mudkit runs in this process and answers."""
     with _PROCESS.lock:
-        return _PROCESS.running is not None and _alive(_PROCESS.running)
+        return _PROCESS.running is not None and _is_alive(_PROCESS.running)
 
 
 def _check_agrees(running: _Running, target: Target) -> None:
@@ -164,8 +164,8 @@ def _check_agrees(running: _Running, target: Target) -> None:
         )
 
 
-def _alive(running: _Running) -> bool:
-    """Check whether a session answers."""
+def _is_alive(running: _Running) -> bool:
+    """Return whether a session of this process answers; False in a fork of the process."""
     if running.pid != os.getpid() or (running.jvm is not None and running.jvm.is_dead):
         return False
     spark: Any = running.spark
@@ -182,8 +182,11 @@ def _alive(running: _Running) -> bool:
         return False
 
 
-def _adopted() -> _Running | None:
-    """Use a session that other code started, without changing its settings."""
+def _adopt_session() -> _Running | None:
+    """Return a new session beside one that other code started; None if there is none or it does not answer.
+
+    The settings of the other one stay as they are.
+    """
     remote = connect.active_session()
     foreign: Any = remote or getattr(SparkSession, "_instantiatedSession", None)
     if foreign is None:
@@ -192,7 +195,7 @@ def _adopted() -> _Running | None:
     url = foreign.client.host if speaks else str(getattr(foreign.sparkContext, "master", ""))
     place = Target(f"sc://{url}" if speaks else url, speaks, "a session of this process")
     running = _Running(foreign, place, {}, None, os.getpid(), adopted=True)
-    if not _alive(running):
+    if not _is_alive(running):
         return None
     running.spark = foreign.newSession()
     for key, value in _SQL_CONFIG.items():
@@ -202,9 +205,13 @@ def _adopted() -> _Running | None:
 
 
 def _start(target: Target) -> _Running:
+    """Start a session, or connect to a server elsewhere.
+
+    Start again without the archive of classes if that failed.
+    """
     _quiet_analysis_errors()
     if not target.starts_jvm:
-        return _connected(target)
+        return _connect(target)
     check_reachable(target)
     if jvms.running_process() is not None:
         jvms.end(None)  # its session was stopped, and its memory and options are not those asked for
@@ -222,6 +229,7 @@ def _start(target: Target) -> _Running:
 
 
 def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
+    """Start Spark in a JVM of this process; end the JVM again if anything fails."""
     given = jvm.config | _SQL_CONFIG | (connect.SERVER_CONFIG if target.connect else {})
     options = {key: value for key, value in target.config.items() if key != "spark.driver.extraJavaOptions"}
     config = given | options
@@ -248,19 +256,20 @@ def _start_with(jvm: jvms.Jvm, target: Target) -> _Running:
         if target.connect:
             connect.disable()
         raise
-    has_mudkit(spark)
+    record_mudkit(spark)
     return _Running(spark, target, {**config, **target.config}, jvm, os.getpid())
 
 
 def _start_classic(target: Target, config: Mapping[str, str]) -> SparkSession:
+    """Start a session of the classic API."""
     builder = SparkSession.builder.master(target.url)
     for key, value in config.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _connected(target: Target) -> _Running:
-    """Connect to a server that runs elsewhere."""
+def _connect(target: Target) -> _Running:
+    """Connect to a server that runs elsewhere, and return the session."""
     config = _SQL_CONFIG | connect.SESSION_CONFIG | dict(target.config)
     folder = jvms.temporary_folder()
     try:
@@ -272,13 +281,13 @@ def _connected(target: Target) -> _Running:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     connect.enable(local=False)
-    has_mudkit(spark)
+    record_mudkit(spark)
     return _Running(spark, target, config, None, os.getpid(), folder)
 
 
 @contextlib.contextmanager
 def _translated(target: Target) -> Iterator[None]:
-    """Raise errors of a start as EnvironmentProblem."""
+    """Raise errors of Spark in the body, the start of a session, as EnvironmentProblem."""
     try:
         yield
     except MudkitError:
@@ -313,14 +322,15 @@ def _quiet_analysis_errors() -> None:
 
 
 def _end(running: _Running) -> None:
+    """End a session, and its JVM if mudkit started it; a session adopted from other code stays."""
     if running.adopted:
-        if running.target.connect and running.pid == os.getpid() and _alive(running):
+        if running.target.connect and running.pid == os.getpid() and _is_alive(running):
             connect.release(running.spark)
         return
     if running.pid != os.getpid():  # a fork of the process that started it
         jvms.forget()
         return
-    if _alive(running):
+    if _is_alive(running):
         remote = os.environ.get("SPARK_REMOTE")
         with contextlib.suppress(Exception):
             if running.target.connect and running.jvm is not None:
@@ -339,7 +349,7 @@ def _end(running: _Running) -> None:
 
 
 def _at_exit(pid: int) -> None:
-    """End the session with the process that started it."""
+    """End the session if this is the process that started it, not a fork."""
     if pid != os.getpid():
         return
     running, _PROCESS.running = _PROCESS.running, None

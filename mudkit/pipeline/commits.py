@@ -83,7 +83,7 @@ class Layout:
         return is_rows and ("" if top.startswith(_DATE) else top) in self.tables
 
     def read(self, path: Place) -> dict[str, Any] | None:
-        """Read the manifest; None if there is none."""
+        """Return the manifest as a dict; empty if it is no JSON object, None if there is none."""
         try:
             text = (path / self.manifest).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -95,14 +95,14 @@ class Layout:
         return {}
 
     def write(self, path: Place, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the manifest at once; return it."""
+        """Write the manifest atomically, with the version of the format; return it."""
         whole = {"format_version": FORMAT_VERSION, **description}
         with staged_file(path / self.manifest) as file:
             file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return whole
 
     def files(self, manifest: Mapping[str, Any] | None) -> list[File]:
-        """Return the files that a manifest names."""
+        """Return the files that a manifest names; none for None."""
         files = (manifest or {}).get("files", [])
         listed = files if isinstance(files, list) else [file for table in files.values() for file in table]
         return [File(**file) for file in listed]
@@ -165,7 +165,7 @@ class Job:
         return f"{folder}/{file}" if folder else file
 
     def is_current(self) -> bool:
-        """Return whether this machine sees the job's folder, which a later job at the place removes."""
+        """Return whether the job's folder is still seen here; a later job at the place removes it."""
         return is_file(self.folder / _IDENTITY)
 
     def is_own(self, name: str) -> bool:
@@ -179,7 +179,7 @@ class Job:
             place.write_text(json.dumps({"counted": part.counted, "files": files}), encoding="utf-8")
 
     def begin(self, description: str) -> None:
-        """Open the job's folder, with its identity as JSON."""
+        """Open the job's folder by writing the job's identity, as JSON text, into it."""
         with staged_file(self.folder / _IDENTITY) as file:
             file.write_text(description, encoding="utf-8")
 
@@ -313,8 +313,8 @@ def commit(
         if complete is not None and complete.get("job") == digest:
             return Committed(complete, 0, 0)
         refuse_other(path, layout, overwrite=overwrite)
-        before = _pinned(path, layout)
-        leftovers = _unnamed(job, before)
+        before = _pin_manifest(path, layout)
+        leftovers = _list_unnamed(job, before)
         _begin(job, description)
     except Exception as error:
         if isinstance(error, MudkitError) or (isinstance(path, Path) and not isinstance(error, OSError)):
@@ -372,8 +372,8 @@ def _begin(job: Job, description: str) -> None:
         job.begin(description)
 
 
-def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:
-    """Return the manifest of what is at a place; what mudkit 0.2 wrote gets one that names its files.
+def _pin_manifest(path: Place, layout: Layout) -> dict[str, Any] | None:
+    """Return the manifest at a place; write one that names the files if mudkit 0.2 wrote them without.
 
     Without it a reader would take the new files for those of the old output.
     """
@@ -397,7 +397,7 @@ def _pinned(path: Place, layout: Layout) -> dict[str, Any] | None:
 
 
 def _put(job: Job, before: dict[str, Any] | None, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the manifest if all its files are there and nobody else has written one; return it."""
+    """Write the manifest, and return it; OutputProblem if files are missing or another job was here."""
     job.check_seen(job.layout.files(manifest))
     if not job.is_current() or job.layout.read(job.path) != before:
         raise job.lost()
@@ -405,13 +405,13 @@ def _put(job: Job, before: dict[str, Any] | None, manifest: Mapping[str, Any]) -
 
 
 def _by_another(job: Job, before: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the manifest that another run of the same job has written meanwhile."""
+    """Return the manifest that another run of the same job has written meanwhile, else None."""
     now = job.layout.read(job.path)
     return now if now is not None and now != before and now.get("job") == job.digest else None
 
 
-def _unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
-    """Return what is at the place and is not named by a manifest, but for the folders of jobs."""
+def _list_unnamed(job: Job, manifest: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of data files and partial manifests that a manifest does not name."""
     named = {file.name for file in job.layout.files(manifest)}
     partial = f".{job.layout.manifest}.partial-"
     return [
@@ -427,7 +427,7 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
     Files that appeared since the job began may be those of a job that still works, which removes them itself.
     """
     replaced = {file.name for file in job.layout.files(before)}
-    for name in _unnamed(job, job.layout.read(job.path)):
+    for name in _list_unnamed(job, job.layout.read(job.path)):
         if name in replaced or name in leftovers or job.is_own(name):
             _remove(job.path / name)
     remove_tree(job.folder)
@@ -438,8 +438,11 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
 
 
 def _clear(job: Job, *, own_only: bool) -> None:
-    """Remove the files of a job that ended without a manifest."""
-    for name in _unnamed(job, job.layout.read(job.path)):
+    """Remove the folder of a job that ended without a manifest, and the files that no manifest names.
+
+    With ``own_only`` files of other jobs stay.
+    """
+    for name in _list_unnamed(job, job.layout.read(job.path)):
         if job.is_own(name) or not own_only:
             _remove(job.path / name)
     remove_tree(job.folder)
@@ -481,11 +484,13 @@ def _remove_empty(job: Job, parents: Sequence[Path]) -> None:
 
 
 def _remove(file: Place) -> None:
+    """Remove a file, if it is there."""
     with suppress(FileNotFoundError):
         file.unlink()
 
 
 def _size(file: Path) -> int:
+    """Return the bytes of a file; -1 if it is not there."""
     try:
         return file.stat().st_size
     except FileNotFoundError:
@@ -493,7 +498,7 @@ def _size(file: Path) -> int:
 
 
 def remove_tree(folder: Place) -> None:
-    """Remove a folder, if it is there."""
+    """Remove a folder with all that is in it; a failure is ignored."""
     if isinstance(folder, Path):
         shutil.rmtree(folder, ignore_errors=True)
     else:

@@ -92,7 +92,7 @@ def spans(job: Job, file: File) -> list[Span]:
 
 
 def plan_merges(by_table: dict[str, list[Span]], undated: dict[str, list[File]]) -> dict[str, list[Merge]]:
-    """Divide the trace into files, and these into parts of a job by name.
+    """Divide the trace into files of about equal size; return the merges of each part of a job by its name.
 
     Parameters
     ----------
@@ -122,6 +122,7 @@ def plan_merges(by_table: dict[str, list[Span]], undated: dict[str, list[File]])
 
 
 def _plan_date(table: str, day: int, row_groups: Sequence[Span]) -> Iterator[tuple[int, Merge]]:
+    """Yield the files of a date, each with its estimated bytes."""
     size = sum(span.bytes for span in row_groups)
     files = -(-size // FILE_BYTES)
     groups = max(1, round(sum(span.rows for span in row_groups) / (files * GROUP_ROWS)))
@@ -149,6 +150,7 @@ def _edges(day: int, row_groups: Sequence[Span], count: int) -> list[int]:
 
 
 def _plan_undated(table: str, files: Sequence[File]) -> Iterator[tuple[int, Merge]]:
+    """Yield the files of a table without dates, each with its bytes: whole files are joined, never cut."""
     number = size = 0
     names: list[str] = []
     for file in files:
@@ -162,7 +164,7 @@ def _plan_undated(table: str, files: Sequence[File]) -> Iterator[tuple[int, Merg
 
 
 def merge(job: Job, merges: Iterable[Merge], format: str = "parquet") -> list[File]:  # noqa: A002
-    """Write files of the trace in a format."""
+    """Write the files that merges describe, in a format; return them."""
     files: list[File] = []
     for of in merges:
         folder = of.table if of.date is None else f"{of.table}/date={of.date}"
@@ -233,15 +235,18 @@ def read_where(place: Place, column: str, value: int) -> pa.Table | None:
 
 
 def _metadata(place: Place) -> pq.FileMetaData:
+    """Return the metadata of a Parquet file, which is then closed."""
     filesystem, name = arrow_place(place)
     with filesystem.open_input_file(name) as source:
         return pq.read_metadata(source)
 
 
 def _sorted(name: str, rows: pa.Table) -> pa.Table:
+    """Return the rows of a table in the trace's order."""
     return rows.sort_by([(column, "ascending") for column in _ORDER[name]])
 
 
 def _place_of(rows: pa.Table, t_us: int) -> int:
+    """Return the index of the first row whose time is not before ``t_us``; the rows are sorted by time."""
     times: NDArray[np.int64] = epoch_us(rows["ts"])
     return int(np.searchsorted(times, t_us))

@@ -92,11 +92,13 @@ def cells(
 
 
 def _x(lon: Column, zoom: Column) -> Column:
+    """Return the column of a tile from a longitude in degrees."""
     side = F.pow(F.lit(2.0), zoom)
     return F.least(F.floor((lon + 180) / 360 * side), side - 1).cast("int")
 
 
 def _y(lat: Column, zoom: Column) -> Column:
+    """Return the row of a tile, from the north, from a latitude in degrees."""
     side = F.pow(F.lit(2.0), zoom)
     phi = F.radians(F.greatest(F.least(lat, F.lit(MERCATOR_END)), F.lit(-MERCATOR_END)))
     fraction = (1 - F.asinh(F.tan(phi)) / 3.141592653589793) / 2

@@ -98,6 +98,10 @@ def _partial(
     cached: NDArray[np.int64] | None,
     *counts: NDArray[np.int64],
 ) -> pa.Table:
+    """Return partial counts as a table.
+
+    All are 0 if none are given, and ``cached`` None: of the reads themselves.
+    """
     points, others, missing = counts or [np.zeros(len(read), dtype=np.int64)] * 3
     return pa.table(
         {
@@ -239,7 +243,7 @@ class Reads:
         yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], *whole)
 
     def first(self, points: Points) -> NDArray[np.int64]:
-        """Return the number of another device's first read that has each point, else :data:`NOTHING`.
+        """Return for each point the number of another device's first read that has it, or :data:`NOTHING`.
 
         A long stretch of points in order of time is fastest.
         """
@@ -269,6 +273,7 @@ class Reads:
 
     @cached_property
     def _longest_us(self) -> int:
+        """Length of the longest window."""
         return int(np.max(self.end_us - self.start_us))
 
     def _of_times(self, t_us: NDArray[np.int64]) -> tuple[int, int]:
@@ -277,9 +282,9 @@ class Reads:
         return int(first), int(np.searchsorted(self.end_us, t_us[-1] + self._longest_us))
 
     def _pieces(self, t_us: NDArray[np.int64], most: int) -> Iterator[slice]:
-        """Cut points with ascending times so that no piece has many reads between two of its points.
+        """Yield slices of points, at most ``most`` each, with few reads between the times of one slice.
 
-        A partition of Spark may have files of dates that are far apart.
+        A partition of Spark may have files of dates that are far apart. Times are ascending.
         """
         next_reads = np.searchsorted(self.end_us, t_us)
         cuts = np.flatnonzero(np.diff(next_reads) > _BLOCK_READS) + 1
@@ -414,4 +419,5 @@ def _ranked(values: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[Any]]:
 
 
 def _ones(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the number of ones in each row of bits."""
     return np.asarray(np.bitwise_count(bits).sum(axis=1), dtype=np.int64)

@@ -93,7 +93,9 @@ class DeviceRows:
         rows: pa.Schema,
         total: Callable[[DataFrame], Result],
     ) -> tuple[list[Any], Result]:
-        """Call a function that returns a result and rows, and another with all these rows.
+        """Call a function in tasks that returns a result and rows.
+
+        Return the results, and ``total`` of all rows.
 
         Parameters
         ----------
@@ -150,7 +152,10 @@ class DeviceRows:
             return frame.toArrow()
 
     def collect_blocks(self, devices: pa.Table, block: int) -> pa.Table:
-        """Return the rows of some reads of some devices, and of their pairs.
+        """Return the rows of some blocks of reads of some devices, with their pairs.
+
+        ``devices`` has ``device, every, first``: of the device's blocks of ``block`` reads, each
+        ``every``-th from ``first``.
 
         Parameters
         ----------
@@ -255,7 +260,7 @@ def _results(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
 
 
 def with_read_ids(reads: DataFrame) -> DataFrame:
-    """Return the reads with their ``read_id``, which is added if it is missing."""
+    """Return the reads with the column ``read_id``, computed from their content if it is missing."""
     if "read_id" in reads.columns:
         return reads
     provide(reads.sparkSession)
@@ -264,13 +269,17 @@ def with_read_ids(reads: DataFrame) -> DataFrame:
 
 
 def _add_ids(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add ``read_id`` as the first column."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         yield from table.add_column(0, "read_id", pa.array(read_ids(table))).to_batches()
 
 
 def sum_rows(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return the sums of what a function makes of any rows: the last column, by the others."""
+    """Call a function on the rows in tasks.
+
+    Return the sums of its results' last column by the other columns.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in merged_batches(batches, _WRITE_ROWS):

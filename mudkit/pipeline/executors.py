@@ -55,13 +55,13 @@ class _Provided:
 _PROVIDED = _Provided()
 
 
-def has_mudkit(spark: SparkSession) -> None:
+def record_mudkit(spark: SparkSession) -> None:
     """Record that the executors of a session can import this mudkit."""
     _PROVIDED.known.add(_place_of(spark))
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Check once that the Python of a session's workers can run functions; raise EnvironmentProblem."""
+    """Raise EnvironmentProblem if the Python of a session's workers cannot run functions; checked once."""
     if _place_of(spark) not in _PROVIDED.known and _place_of(spark) not in _PROVIDED.checked:
         _version_there(spark)
         _PROVIDED.checked.add(_place_of(spark))
@@ -77,7 +77,7 @@ def provide(spark: SparkSession) -> None:
         return
     if _version_there(spark) != mudkit.__version__:
         spark.addArtifacts(str(write_package(work_folder())), pyfile=True)
-    has_mudkit(spark)
+    record_mudkit(spark)
 
 
 def _place_of(spark: Any) -> Any:
@@ -115,7 +115,10 @@ def _version_there(spark: SparkSession) -> str:
 
 
 def _worker_problem(spark: Any, text: str) -> EnvironmentProblem | None:
-    """Return the error for workers whose Python is missing, another one, or lacks packages."""
+    """Return the error for workers whose Python is missing, another one, or lacks packages.
+
+    None for another text.
+    """
     signs = ("ModuleNotFoundError", "ImportError", "Cannot run program", "PYTHON_VERSION_MISMATCH")
     lines = [line.strip() for line in text.splitlines() if any(sign in line for sign in signs)]
     if not lines:
@@ -180,6 +183,10 @@ def spread(spark: SparkSession, description: str = "spread") -> Callable[..., It
 def _results(
     spark: SparkSession, description: str, code: bytes, items: Iterator[tuple[Any, ...]]
 ) -> Iterator[Any]:
+    """Yield the results in the order of the items, a wave at a time.
+
+    Raise the error of the first that failed.
+    """
     numbers = count()
     for wave in _waves(items):
         with progress(spark, description):
@@ -206,6 +213,11 @@ def _waves(items: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[str, bytes]]
 
 
 def _run_wave(spark: SparkSession, code: bytes, payloads: list[bytes]) -> pa.Table:
+    """Run a pickled function on pickled items, one task each.
+
+    Return ``number, failed, result`` in any order.
+    """
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():

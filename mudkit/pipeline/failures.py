@@ -25,7 +25,7 @@ _MORE_MEMORY = "give it more memory, as MUDKIT_SPARK_MEMORY=4g or config={'spark
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raise EnvironmentProblem, in place of Spark's error, for want of memory, disk or a process."""
+    """Raise EnvironmentProblem for an error of Spark in the body for want of memory, disk or a process."""
     try:
         yield
     except MudkitError:
@@ -38,7 +38,7 @@ def explained() -> Iterator[None]:
 
 
 def _ended(error: Exception) -> EnvironmentProblem | None:
-    """Return the problem if the Java process of this process's session has ended."""
+    """Return the problem if this session's Java has ended, or the connection to it is cut; else None."""
     # Imported late: this module stands below the session's start.
     from mudkit.pipeline.launch.jvm import running_process
 
@@ -65,6 +65,7 @@ def _ended(error: Exception) -> EnvironmentProblem | None:
 
 
 def _cut(error: Exception) -> EnvironmentProblem:
+    """Return the problem of a lost connection to Java."""
     return EnvironmentProblem(
         "The connection to Java, in which Spark runs, is cut.",
         where="the session",
@@ -75,7 +76,7 @@ def _cut(error: Exception) -> EnvironmentProblem:
 
 
 def _explain(text: str) -> EnvironmentProblem | None:
-    """Return the problem that the text of an error of Spark tells of."""
+    """Return the problem that the text of an error of Spark tells of; None for another error."""
     if "OutOfMemoryError" in text:
         return EnvironmentProblem(
             "Spark's memory was full.",

@@ -126,7 +126,7 @@ _RIGHTS = ("AccessControlException", "AccessDeniedException", "Permission denied
 
 @contextmanager
 def reading_rows(name: str) -> Iterator[None]:
-    """Raise Spark's errors about the files of a DataFrame in words."""
+    """Raise Spark's errors in the body, about the files of a DataFrame, as errors of mudkit."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

@@ -45,7 +45,7 @@ class SourceFile:
 
     @classmethod
     def of(cls, path: Place) -> SourceFile:
-        """Look at a file."""
+        """Return a file with its present size and version."""
         if isinstance(path, Path):
             status = path.stat()
             return cls(path, status.st_size, str(status.st_mtime_ns))
@@ -54,7 +54,7 @@ class SourceFile:
         return cls(path, info.get("size") or 0, versions[0] if versions else "")
 
     def check(self) -> None:
-        """Raise an error if the file is not there, or another one."""
+        """Raise InputMissing if the file is not there, TraceContentError if it has changed."""
         try:
             now = SourceFile.of(self.path)
         except FileNotFoundError as error:
@@ -87,7 +87,7 @@ class FileInput:
 
     @classmethod
     def of(cls, plan: LoadPlan) -> FileInput:
-        """Look at the files of a plan."""
+        """Return the files of a plan with their present sizes and versions."""
         return cls(plan, tuple(map(SourceFile.of, plan.source.files())), sum(plan.source.sizes()))
 
     @property
@@ -106,7 +106,7 @@ class FileInput:
         return {"input": {"files": len(self.files), "bytes": size_bytes, "digest": digest.hexdigest()}}
 
     def parse(self, spark: SparkSession, job: Job, write: Write) -> dict[str, Part]:
-        """Parse all rows in tasks."""
+        """Parse all rows in tasks, which pass them to ``write``; return the parts by name."""
         plan, known = self.plan, {file.path: file for file in self.files}
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
         next(parsed_batches(plan), None)
@@ -158,7 +158,7 @@ class FrameInput:
         return {"input": {"rows": self.rows, "columns": columns, "call": self.call}}
 
     def parse(self, spark: SparkSession, job: Job, write: Write) -> dict[str, Part]:
-        """Parse all rows in tasks."""
+        """Parse all rows in tasks, which pass them to ``write``; return the parts by name."""
         plan = without_rows(self.plan)
 
         def parse(name: str, batches: Iterator[pa.RecordBatch]) -> Part:
@@ -178,7 +178,7 @@ def _count(
     known: Mapping[Place, SourceFile],
     segments: Sequence[Segment],
 ) -> list[int | None]:
-    """Count the rows of the segments in tasks."""
+    """Return the number of rows of each segment, counted in tasks; None where a format cannot tell."""
 
     def count(name: str, part: Segment) -> Part:
         known[part.file].check()
@@ -189,7 +189,7 @@ def _count(
 
 
 def _parsed(plan: LoadPlan, known: Mapping[Place, SourceFile], group: Sequence[Segment]) -> Iterator[Parsed]:
-    """Parse some segments; a file that changes meanwhile is an error."""
+    """Yield the parsed rows of some segments; raise TraceContentError if a file changes meanwhile."""
     for part in group:
         known[part.file].check()
         yield from parsed_batches(plan, [part])

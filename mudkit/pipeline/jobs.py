@@ -96,7 +96,7 @@ class _Span:
     high_us: int | None
 
     def starting(self, every_s: int) -> _Span:
-        """Return the span of all intervals that start in this one."""
+        """Return the span of all intervals of ``every_s`` seconds since 1970 that start in this one."""
         return _Span(_multiple(self.low_us, every_s), _multiple(self.high_us, every_s))
 
 
@@ -152,12 +152,14 @@ class _Trace:
 def _cells(
     trace: _Trace, span: _Span, *, zooms: Sequence[int] = (12, 14, 16), bucket_s: int = 3600
 ) -> DataFrame:
+    """Count cells whose intervals start in a span."""
     buckets = span.starting(bucket_s)
     positions, reads = trace.frame("positions", buckets), trace.frame("reads", buckets)
     return cells(positions, reads, zooms=zooms, bucket_s=bucket_s)
 
 
 def _propagation(trace: _Trace, span: _Span, *, interval_s: int = 300, **options: Any) -> DataFrame:
+    """Count messages in the intervals that start in a span."""
     positions = trace.frame("positions", span.starting(interval_s))
     return propagation(positions, interval_s=interval_s, **options)
 
@@ -165,6 +167,7 @@ def _propagation(trace: _Trace, span: _Span, *, interval_s: int = 300, **options
 def _label_reads(
     trace: _Trace, span: _Span, *, horizon_s: float = 7200.0, with_times: bool = False
 ) -> DataFrame:
+    """Label the reads in a span, with the earlier reads and positions that they need."""
     low_us = span.low_us
     since_us = None if low_us is None else low_us - round(horizon_s * 1e6)
     reads = Reads.of(trace.reads(since_us, span.high_us), horizon_s, since_us=low_us)
@@ -178,24 +181,29 @@ def _label_reads(
 
 
 def _label_writes(trace: _Trace, span: _Span) -> DataFrame:
+    """Label the positions in a span, with the later reads that may see them."""
     high_us = span.high_us
     until_us = None if high_us is None else high_us + trace.longest_window_us
     return writes_of(trace.frame("positions", span), Reads.of(trace.reads(span.low_us, until_us)))
 
 
 def _stops(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    """List stops from the positions in a span."""
     return stops(trace.frame("positions", span), **options)
 
 
 def _trips(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    """List trips from the positions in a span."""
     return trips(trace.frame("positions", span), **options)
 
 
 def _speeds(trace: _Trace, span: _Span, **options: Any) -> DataFrame:
+    """List speeds from the positions in a span."""
     return speeds(trace.frame("positions", span), **options)
 
 
 def _join(trace: _Trace, span: _Span, *, areas: PlaceLike, name: str | None = None) -> DataFrame:
+    """Join the positions in a span with areas."""
     return join(trace.frame("positions", span), areas, name=name)
 
 
@@ -394,6 +402,7 @@ def _parallelism(spark: SparkSession) -> int:
 
 
 def _check(job: str, dates: Any, options: Mapping[str, Any]) -> None:
+    """Raise ParameterError for an unknown job, dates that it cannot have, and wrong or missing options."""
     if job not in JOBS:
         raise ParameterError(
             "There is no such job.",
@@ -449,12 +458,13 @@ def _open(
     reads: PlaceLike,
     where: str | Predicate | None,
 ) -> _Trace:
+    """Return the trace of two folders, of which one has the positions and one the reads."""
     by_date = {"positions": files_by_date(positions, "positions"), "reads": files_by_date(reads, "reads")}
     return _Trace(spark, by_date, where)
 
 
 def _spans(trace: _Trace, dates: int | None) -> list[_Span]:
-    """Divide all times into parts."""
+    """Divide all times into spans of ``dates`` dates each; for None, of as many as their size allows."""
     sizes: dict[dt.date, int] = {}
     for dates_of_table in trace.tables.values():
         for date, files in dates_of_table.items():
@@ -487,9 +497,13 @@ def _files(trace: _Trace) -> list[tuple[str, int, float]]:
 
 
 def _start_us(date: dt.date) -> int:
+    """Return the start of a date in UTC."""
     return (date - _EPOCH).days * _DAY_US
 
 
 def _multiple(t_us: int | None, every_s: int) -> int | None:
-    """Return the first multiple of an interval that is not before a time."""
+    """Return the first multiple of an interval, counted from 1970, that is not before a time.
+
+    None for None.
+    """
     return None if t_us is None else -(-t_us // (every_s * 1_000_000)) * every_s * 1_000_000

@@ -124,6 +124,7 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
 
 
 def _with_completeness(labels: DataFrame) -> DataFrame:
+    """Add the share of others' points that the cached answer has; 1 if others have sent no point."""
     others, missing = F.col("others"), F.col("missing")
     share = F.when(others == 0, 1.0).otherwise((others - missing) / others)
     return labels.select(*_PARTIAL.names, share.alias("completeness"))
@@ -192,6 +193,7 @@ def _shared(
     *counts: NDArray[np.int64],
     is_label: bool,
 ) -> Iterator[pa.RecordBatch]:
+    """Yield counts as rows for the sums by label; ``is_label`` marks the row that makes a label exist."""
     of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
     labelled = pa.array(np.full(len(read), is_label))
     table = pa.table([pa.array(read), of, *map(pa.array, counts), labelled], schema=_SHARED)
@@ -205,6 +207,7 @@ def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the counts of some points."""
     for counts in reads.count(reads.points_of(points)):
         yield from _batches(*counts)
 
@@ -226,6 +229,7 @@ def _batches(
     cached: NDArray[np.int64] | None,
     *counts: NDArray[np.int64],
 ) -> Iterator[pa.RecordBatch]:
+    """Yield counts as rows of the partial labels."""
     of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
     table = pa.table([pa.array(read), of, *map(pa.array, counts)], schema=_PARTIAL)
     yield from table.to_batches(max_chunksize=_FLUSH_LABELS)
@@ -299,6 +303,7 @@ def _label(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _label_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield some positions with id and time of their first read, both null without one."""
     first = reads.first(reads.points_of(points))
     never = first == NOTHING
     if len(reads.ids):

@@ -140,6 +140,7 @@ def check_output(output: object) -> None:
 
 
 def _parts(name: str) -> list[str]:
+    """Return the parts of a table's name, without quotes."""
     return [part.strip("`") for part in re.findall(r"`[^`]+`|\w+", name)]
 
 
@@ -311,7 +312,7 @@ def _pieces(groups: Sequence[Group]) -> Iterator[tuple[int, tuple[tuple[str, tup
 
 
 def _merge(job: Job, of: _ResultFile, format: str) -> list[File]:  # noqa: A002
-    """Write a file of the result."""
+    """Write a file of the result, in a second one what does not fit."""
     folder = "" if of.date is None else f"{_DATE}={of.date}"
     # The size was estimated, and a little more than a file's is no reason for a second one.
     with PartWriter(job, folder, f"{of.number:05d}", 2 * FILE_BYTES, format) as writer:
@@ -407,6 +408,7 @@ def _columns(columns: T.StructType, by: str | None) -> T.StructType:
 
 
 def _create(spark: SparkSession, table: Table, columns: T.StructType, by: str | None) -> None:
+    """Create an empty table of these columns, marked as made by mudkit."""
     expected_columns = _columns(columns, by)
     listed = ", ".join(
         f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in expected_columns
@@ -426,11 +428,12 @@ def _has_columns(spark: SparkSession, table: Table, expected_columns: T.StructTy
 
 
 def _properties(spark: SparkSession, table: Table) -> dict[str, str]:
+    """Return the properties of a table."""
     return {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {table.quoted}").collect()}
 
 
 def _refuse_other(spark: SparkSession, table: Table, *, overwrite: bool) -> bool:
-    """Return whether there is such a table; raise OutputExists if it must not be replaced."""
+    """Return whether the table exists; raise OutputExists if it must not be replaced."""
     if not spark.catalog.tableExists(table.quoted):
         return False
     try:
@@ -452,7 +455,7 @@ def _refuse_other(spark: SparkSession, table: Table, *, overwrite: bool) -> bool
 
 @contextmanager
 def _table_errors(table: Table) -> Iterator[None]:
-    """Raise Spark's errors about a table in words."""
+    """Raise Spark's errors about a table, while the body runs, as errors of mudkit."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

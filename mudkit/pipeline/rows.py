@@ -33,10 +33,13 @@ class RowWriter(Protocol):
 
 
 class _ParquetWriter:
+    """Writer of Parquet: each write is a row group."""
+
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, **form: Any) -> None:
         self._writer = pq.ParquetWriter(sink, schema, **{"compression": "zstd", **form})
 
     def write(self, table: pa.Table) -> None:
+        """Append the rows of a table as one row group."""
         self._writer.write_table(table, row_group_size=max(len(table), 1))
 
     def close(self) -> None:
@@ -44,6 +47,8 @@ class _ParquetWriter:
 
 
 class _OrcWriter:
+    """Writer of ORC."""
+
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
         from pyarrow import orc  # not in every build of Arrow
 
@@ -58,6 +63,8 @@ class _OrcWriter:
 
 
 class _CsvWriter:
+    """Writer of CSV with a header."""
+
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
         from pyarrow import csv
 
@@ -71,6 +78,8 @@ class _CsvWriter:
 
 
 class _JsonWriter:
+    """Writer of JSON, an object a line."""
+
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
         self._sink, self._encode = sink, msgspec.json.Encoder().encode_lines
 

@@ -64,7 +64,7 @@ class Slices:
     rows: pa.Schema = _ROWS
 
     def number(self, t_us: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the slice of each time."""
+        """Return the number of the slice of each time, from 0."""
         return np.searchsorted(self.edges_us, t_us, side="right")
 
     def place_points(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,6 +96,7 @@ class Slices:
     def _place(
         self, table: pa.Table, slices: NDArray[np.int64], chunk: NDArray[np.int64], *, is_read: bool
     ) -> Iterator[pa.RecordBatch]:
+        """Yield rows with slice and chunk, in the schema of reads and positions; what they lack is null."""
         columns = {
             "slice": pa.array(slices, pa.int32()),
             "chunk": pa.array(chunk, pa.int32()),

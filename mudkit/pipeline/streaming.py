@@ -143,6 +143,7 @@ class Keeper(StatefulProcessor):
             )
 
     def _set_timer(self, next_us: float) -> None:
+        """Replace all timers by one, rounded up to milliseconds; infinity: none."""
         for timer_ms in list(self._handle.listTimers()):
             self._handle.deleteTimer(timer_ms)
         if next_us < math.inf:
@@ -150,7 +151,10 @@ class Keeper(StatefulProcessor):
 
 
 def _process(engine: Engine, events: Iterable[Event], until_us: int) -> list[Released]:
-    """Process events and the engine's timers in order of time."""
+    """Process events and the engine's timers, up to ``until_us``, in order of time.
+
+    Return what is released.
+    """
     released: list[Released] = []
     for event in events:
         while (due_us := engine.due_us) < event.t_us:
@@ -162,6 +166,7 @@ def _process(engine: Engine, events: Iterable[Event], until_us: int) -> list[Rel
 
 
 def _moment(event: Event) -> tuple[int, int]:
+    """Return the key by which events are ordered."""
     return event.t_us, event.number
 
 
@@ -246,6 +251,7 @@ class Streamed:
         return first.select(F.timestamp_micros("t_us").alias("ts"), "problem")
 
     def _rows(self) -> DataFrame:
+        """Return all rows of the finished batches; a batch without its record is not read."""
         # Files that no manifest of a batch names belong to batches that were not finished.
         finished = _job(self.path).finished().values()
         files = [str(self.path / file.name) for part in finished for file in part.files]
@@ -376,6 +382,7 @@ def _wait_for(query: Any) -> list[Mapping[str, Any]]:
 
 
 def _batch(progress: Mapping[str, Any], shares: int) -> Batch:
+    """Return a batch from Spark's report of its progress."""
     late = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
     # For a batch without events Spark Connect has the observation's name and no value.
     observed = progress["observedMetrics"].get("events")
@@ -394,7 +401,7 @@ def _batch(progress: Mapping[str, Any], shares: int) -> Batch:
 
 @contextmanager
 def _settings(spark: SparkSession, shares: int) -> Iterator[None]:
-    """Set the settings that a query reads when it starts."""
+    """Set, while the body runs, the settings that a query reads when it starts."""
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -414,6 +421,7 @@ def _settings(spark: SparkSession, shares: int) -> Iterator[None]:
 
 
 def _check(events: DataFrame, delay_s: float, shares: int) -> None:
+    """Raise an error of mudkit for events that are no stream, and for delay or shares out of range."""
     require_columns(events, "events", ("ts", "number", "client", "kind", "text"))
     if not events.isStreaming:
         raise ParameterError(
@@ -434,7 +442,10 @@ def _check(events: DataFrame, delay_s: float, shares: int) -> None:
 
 
 def _settle(path: Path, settings: Mapping[str, Any]) -> None:
-    """Check that a folder is free or of a query with the same settings, and store these."""
+    """Store the settings of a query in its folder; ParameterError if it began there with others.
+
+    Raises OutputExists if something else is there.
+    """
     begun = _job(path).identity()
     if begun is not None:
         if begun != settings:

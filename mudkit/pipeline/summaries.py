@@ -71,7 +71,7 @@ class SparkRows:
         return rows
 
     def summarise(self, summaries: Summaries) -> dict[str, pa.Table]:
-        """Return the result of each summary: what tasks tell comes to the driver, and no rows."""
+        """Return the result of each summary by name, computed in tasks; no rows come to the driver."""
         has_blocks = self.has_blocks  # a task cannot have the DataFrame
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ class SparkRows:
         return {name: start().joined(pa.concat_tables(by_name[name])) for name, start in summaries.items()}
 
     def select(self, keep: Keep) -> SparkRows:
-        """Return the rows that a function keeps, in their order and tasks."""
+        """Return the rows for which ``keep`` returns true, in their order and tasks."""
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -125,7 +125,7 @@ class SparkRows:
         return rows
 
     def forget(self) -> None:
-        """Remove what is kept on disks."""
+        """Remove what is kept on disks; a failure is ignored."""
         with suppress(Exception):  # Java is gone, and what it kept, too
             self.frame.unpersist()
 
@@ -148,6 +148,7 @@ def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _packed(table: pa.Table) -> bytes:
+    """Return a table as compressed bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
@@ -155,6 +156,7 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _unpacked(part: pa.Buffer) -> pa.Table:
+    """Return the table that :func:`_packed` packed."""
     with pa.ipc.open_stream(part) as reader:
         return reader.read_all()
 
@@ -265,6 +267,7 @@ def _open_or_ingest(
 
 
 def _existing(given: PlaceLike) -> Place:
+    """Return an existing place; InputMissing, which also mentions tables, if nothing is there."""
     try:
         return existing(given, "trace")
     except InputMissing as error:
@@ -281,5 +284,5 @@ def _existing(given: PlaceLike) -> Place:
 
 
 def _named(spark: SparkSession) -> str:
-    """Return where a session runs."""
+    """Return the master on which a session runs, for messages; a server of Spark Connect has none."""
     return spark.conf.get("spark.master", "") or "a server of Spark Connect"

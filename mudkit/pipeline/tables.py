@@ -82,6 +82,10 @@ def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
 
 
 def _layout(schema: T.StructType, scopes: tuple[str, ...]) -> Layout:
+    """Return the layout of a DataFrame's columns.
+
+    A struct or VARIANT named as a scope has the data of this scope.
+    """
     record: dict[str, str | Place] = {}
     scope_columns: dict[str, str | dict[str, str | Place]] = {scopes[0]: record}
     for top in schema.fields:
@@ -100,7 +104,7 @@ def _layout(schema: T.StructType, scopes: tuple[str, ...]) -> Layout:
 def _add(
     known: dict[str, str | Place], before: str, name: str, path: tuple[str, ...], kind: T.DataType
 ) -> None:
-    """Add a column, and the fields of a struct."""
+    """Add a column to the known ones, and the fields of a struct; a name with a dot is left out."""
     key = before + (path[-1] if path else name)
     if "." in key.removeprefix(before):  # the language cannot express this name
         return
@@ -111,6 +115,7 @@ def _add(
 
 
 def _kind(kind: T.DataType) -> str:
+    """Return the language's kind of a column of a type; ``null`` for types that it does not have."""
     match kind:
         case T.NumericType() | T.TimestampType():
             return "number"
@@ -130,12 +135,14 @@ def _kind(kind: T.DataType) -> str:
 
 
 def _session(schema: object) -> SparkSession:
+    """Return the session of a DataFrame, else the active one, else mudkit's, started if need be."""
     if isinstance(schema, DataFrame):
         return schema.sparkSession
     return SparkSession.getActiveSession() or session()
 
 
 def _register_matches(spark: SparkSession) -> None:
+    """Register the function ``mudkit_matches`` in a session."""
     check_workers(spark)
 
     # A nested function is pickled by value, so the executors need not import mudkit.
@@ -238,7 +245,7 @@ def read_files(
 
 @contextmanager
 def _reading(address: str) -> Iterator[None]:
-    """Raise EnvironmentProblem if Spark has no client for the scheme of an address."""
+    """Raise EnvironmentProblem, while the body runs, if Spark has no client for the scheme of an address."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

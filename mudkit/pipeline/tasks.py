@@ -112,7 +112,7 @@ class PartWriter:
         self._end_file()
 
     def write(self, table: pa.Table) -> None:
-        """Append rows."""
+        """Append rows; they are written when they fill a row group."""
         self._waiting.append(table)
         if (
             sum(map(len, self._waiting)) >= GROUP_ROWS
@@ -121,7 +121,7 @@ class PartWriter:
             self.end_group()
 
     def end_group(self) -> None:
-        """Write what waits as a row group, or as one of each date."""
+        """Write the rows that wait as one row group, or as one for each date."""
         tables = [table for table in self._waiting if len(table)]
         self._waiting = []
         if not tables:
@@ -131,6 +131,7 @@ class PartWriter:
             self._write_group(date, rows)
 
     def _write_group(self, date: str | None, table: pa.Table) -> None:
+        """Write rows as a row group; begin a file if the columns changed, end it if it is large."""
         if self._file is not None and not self._file.schema.equals(table.schema):
             self._end_file()
         if self._file is None:
@@ -155,6 +156,7 @@ class PartWriter:
         self._rows = self._groups_of_file = 0
 
     def _end_file(self) -> None:
+        """Complete the open file, if there is one, and add it to the files."""
         if self._file is not None:
             self._file.writer.close()
             self._file.sink.close()
@@ -176,7 +178,7 @@ class _OpenFile(NamedTuple):
 
 @contextmanager
 def new_file(at: Place) -> Iterator[Path]:
-    """Write a file whose name nobody else uses; for a store a temporary file is put there whole."""
+    """Yield the place at which to write a new file; for a store a temporary one that is put there whole."""
     if isinstance(at, Path):
         at.parent.mkdir(parents=True, exist_ok=True)
         yield at
@@ -286,6 +288,7 @@ def _write_batches(
     *,
     with_empty: bool = False,
 ) -> Part:
+    """Write the rows of a partition; without rows no file, except with ``with_empty``."""
     rows = 0
     with PartWriter(job, job.work, label, by=by) as writer:
         if with_empty:
@@ -309,7 +312,7 @@ def check_rows(job: Job, what: str, expected: int, found: int) -> None:
 
 
 def _answer(job: Job, name: str, work: Callable[[], Part], is_recorded: bool) -> Iterator[pa.RecordBatch]:
-    """Do a part in a task, and yield its answer; errors in words are answers, too."""
+    """Run a part in a task, and yield its answer; errors of mudkit are answers, too."""
     which = ""
     answer: Any
     try:
@@ -348,7 +351,7 @@ def _collect(job: Job, answers: DataFrame) -> dict[str, Part]:
 
 @contextmanager
 def writing(path: Place) -> Iterator[None]:
-    """Raise Spark's errors in words.
+    """Raise Spark's errors, while the body runs, as errors of mudkit.
 
     A full or read-only place is an OutputProblem; for want of memory, scratch disk or a process it is an
     EnvironmentProblem (:func:`mudkit.pipeline.failures.explained`).

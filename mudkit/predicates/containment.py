@@ -171,9 +171,9 @@ def overlap(query: Predicate | None, covered: Predicate | None) -> float:
 
 
 def restrict(predicate: Predicate, keep: Callable[[Node], bool]) -> Predicate | None:
-    """Return the predicate of some of the conditions that must all hold; None: of none.
+    """Return the conjunction of the top-level conditions for which ``keep`` is true; None if there is none.
 
-    It matches all records that the whole predicate matches.
+    The result matches all records that the whole predicate matches.
     """
     parts = [part for part in tree.conjuncts(predicate.form.root) if keep(part)]
     if not parts:
@@ -214,13 +214,13 @@ class _Any:
 
 @functools.lru_cache(maxsize=1024)
 def _tree(predicate: Predicate) -> _Tree:
-    """Return a predicate with NOT only at its leaves, which are bounds, lists and texts."""
+    """Return a predicate in the form that is compared: NOT only inside leaves, which are bounds and lists."""
     return _positive(predicate.form.root, predicate)
 
 
 @functools.lru_cache(maxsize=1024)
 def _cases(predicate: Predicate | None) -> tuple[_Facts, ...]:
-    """Return what is known of the records that match a predicate, in each of its cases."""
+    """Return the facts that hold in each case of a predicate; a matching record is in at least one case."""
     if predicate is None:
         return (_facts(()),)
     form = _tree(predicate)
@@ -229,7 +229,7 @@ def _cases(predicate: Predicate | None) -> tuple[_Facts, ...]:
 
 
 def _positive(node: Node, predicate: Predicate) -> _Tree:
-    """Return a condition with NOT only at its leaves."""
+    """Return a condition in the form that is compared; what is not recognised becomes its text."""
     match node:
         case And(args=args):
             return _All(tuple(_positive(arg, predicate) for arg in args))
@@ -265,7 +265,7 @@ def _positive(node: Node, predicate: Predicate) -> _Tree:
 
 
 def _comparison(operator: str, left: Node, constant: Any, node: Node, predicate: Predicate) -> _Tree:
-    """Return the comparison of an expression with a constant."""
+    """Return ``left operator constant`` as a bound, a list or a circle, else ``node``'s text."""
     kind = _kind_of(constant)
     of = _text(left, predicate)
     if operator == "<=" and kind == NUMBER and isinstance(left, Call) and left.function.name == "distance_km":
@@ -285,7 +285,7 @@ def _comparison(operator: str, left: Node, constant: Any, node: Node, predicate:
 
 
 def _area(name: str, args: tuple[Node, ...], node: Node, predicate: Predicate) -> _Tree:
-    """Return a box as ranges of latitude and longitude, and a circle; else the text."""
+    """Return ``within_box`` as two ranges, ``within_km`` as a circle; what is neither as ``node``'s text."""
     values = [predicate.constants[arg.slot] if isinstance(arg, Constant) else None for arg in args]
     if name == "within_box" and all(isinstance(value, float) for value in values[1:]):
         south, west, north, east = (float(value or 0.0) for value in values[1:])
@@ -303,7 +303,7 @@ def _area(name: str, args: tuple[Node, ...], node: Node, predicate: Predicate) -
 
 
 def _centre(args: tuple[Node, ...], predicate: Predicate) -> tuple[Point | None, Node | None]:
-    """Return the constant place of two places, and the expression of the other one."""
+    """Return which of two places is constant, and the expression of the other; both None if none is."""
     for mine, other in (args, args[::-1]):
         centre = _place(mine, predicate)
         if centre is not None:
@@ -331,7 +331,7 @@ def _kind_of(constant: Any) -> int:
 
 
 def _text(part: Node, predicate: Predicate) -> str:
-    """Return an expression as text with its constants in place, wherever it stands in the predicate."""
+    """Return an expression as text with its constants in place: equal texts are equal expressions."""
     if isinstance(part, Constant):
         constant = predicate.constants[part.slot]
         if isinstance(constant, Members):
@@ -373,7 +373,7 @@ def _list_cases(form: _Tree) -> Iterator[tuple[_Atom, ...]]:
 
 
 def _facts(atoms: Sequence[_Atom]) -> _Facts:
-    """Return what is known of a record for which all of some conditions hold."""
+    """Combine conditions that all hold into what is known of a record."""
     texts: set[str] = set()
     ranges: dict[str, _Range] = {}
     lists: dict[str, frozenset[tuple[int, Any]]] = {}
@@ -434,7 +434,7 @@ def _holds(facts: _Facts, form: _Tree) -> bool:
 
 
 def _is_listed(facts: _Facts, form: _Any) -> bool:
-    """Return whether each of the values of an expression makes one of some conditions hold."""
+    """Return whether an expression has listed values, for each of which one of the conditions holds."""
     for of, members in facts.lists.items():
         if len(members) <= _MAX_CASES and all(
             any(
@@ -486,7 +486,7 @@ def _kind_in(facts: _Facts, of: str) -> int:
 
 
 def _share(facts: _Facts, covered: _Facts) -> float:
-    """Return the share of the records with some facts that also have others."""
+    """Estimate the share of the records with the first facts that have the second ones, too, from 0 to 1."""
     share = 1.0
     for of, members in covered.lists.items():
         mine = facts.lists.get(of)

@@ -28,7 +28,10 @@ def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
 
 
 def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Predicate | None:
-    """Decode what :func:`to_json` returned, in the language of the predicate; the data may be malicious."""
+    """Decode what :func:`to_json` returned, in the language of the predicate; None for None.
+
+    The data may be malicious: whatever cannot be decoded is a PredicateError.
+    """
     if sent is None:
         return None
     try:
@@ -48,6 +51,7 @@ def from_json(sent: Mapping[str, Any] | None, language: Language = MOBIUS) -> Pr
 
 
 def _encode(constant: Any) -> Any:
+    """Return a constant as JSON data; a point, a list and a struct become an object that names its kind."""
     if isinstance(constant, Point):
         return {"point": [constant.lat, constant.lon]}
     if isinstance(constant, Members):
@@ -64,6 +68,10 @@ def _encode(constant: Any) -> Any:
 
 
 def _decode(sent: Any) -> Any:
+    """Return the constant that :func:`_encode` encoded.
+
+    Other data raise a built-in exception.
+    """
     if sent is None or sent is True or sent is False:
         return sent
     constant: Any = None

@@ -78,6 +78,8 @@ _ORDER: Final = {NUMBER: 0, STRING: 1, BOOLEAN: 2}
 
 
 class _Aggregate(NamedTuple):
+    """Aggregate of a read: ``name`` is its function, ``value`` is None for ``count(*)``."""
+
     name: str
     written: str
     value: Callable[..., Any] | None
@@ -222,7 +224,7 @@ def _is_closed(parsed: Parsed) -> bool:
 
 
 def _parts(text: str) -> list[list[Any]]:
-    """Split a list of tokens at its commas."""
+    """Return the tokens of a text, split at its outer commas; PredicateError if nothing is between two."""
     parts: list[list[Any]] = [[]]
     depth = 0
     for token in tokenize(text):
@@ -239,10 +241,12 @@ def _parts(text: str) -> list[list[Any]]:
 
 
 def _start(name: str) -> Any:
+    """Return the partial result of no records."""
     return 0 if name == "count" else [0, 0] if name in ("sum", "avg") else None
 
 
 def _is_part(name: str, part: Any) -> bool:
+    """Return whether data, from another machine, have the form of an aggregate's partial result."""
     if name == "count":
         return _is_count(part)
     if name in ("sum", "avg"):
@@ -251,14 +255,20 @@ def _is_part(name: str, part: Any) -> bool:
 
 
 def _is_whole(item: Any) -> bool:
+    """Return whether an item is an int; booleans are not."""
     return isinstance(item, int) and not isinstance(item, bool)
 
 
 def _is_count(item: Any) -> bool:
+    """Return whether an item is a whole number that is not negative."""
     return _is_whole(item) and item >= 0
 
 
 def _single(name: str, item: Any) -> Any:
+    """Return the partial result of one record with a value.
+
+    Sums are exact integers in units of ``1 / _ONE``.
+    """
     if name == "count":
         return 1
     if name in ("sum", "avg"):
@@ -268,6 +278,7 @@ def _single(name: str, item: Any) -> Any:
 
 
 def _combined(name: str, a: Any, b: Any) -> Any:
+    """Return the partial result of the records of two partial results."""
     if name == "count":
         return a + b
     if name in ("sum", "avg"):
@@ -278,10 +289,12 @@ def _combined(name: str, a: Any, b: Any) -> Any:
 
 
 def _sort_key(item: Any) -> tuple[int, Any]:
+    """Return the key by which ``min`` and ``max`` order values: by kind, then by value."""
     return _ORDER[kind_of(item)], item
 
 
 def _result(name: str, state: Any) -> Any:
+    """Return an aggregate's value from its partial result; None, NULL, without any value or on overflow."""
     if name not in ("sum", "avg"):
         return state
     count, total = state

@@ -63,11 +63,12 @@ class Function:
         return self.python is not None
 
     def kind_of_argument(self, position: int) -> int:
-        """Return the kinds that an argument may have."""
+        """Return the kinds that the argument at a position may have, as bits."""
         return self.takes[min(position, len(self.takes) - 1)]
 
 
 def _built_in(name: str, takes: tuple[int, ...], returns: int, *, required: int = 0, **more: Any) -> Function:
+    """Return a function of the language; all its arguments are required unless ``required`` is given."""
     return Function(name, takes, returns, required or len(takes), **more)
 
 
@@ -188,6 +189,7 @@ def function(
 
 
 def _annotated(python: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the kind of each parameter by its annotation; PredicateError if one is missing or unknown."""
     hints = get_type_hints(python)
     by_bit = {bit: name for name, bit in KINDS.items()}
     kinds = []
@@ -211,13 +213,13 @@ def remove(name: str) -> None:
 
 
 def find(name: str) -> Function | None:
-    """Return the function of a name, in any case."""
+    """Return the built-in or registered function of a name, in any case; None if there is none."""
     key = name.lower()
     return BUILT_IN.get(key) or _registered.get(key)
 
 
 def names() -> list[str]:
-    """Return the names of all functions."""
+    """Return the names of all built-in and registered functions, sorted."""
     return sorted({*BUILT_IN, *_registered})
 
 
@@ -247,14 +249,14 @@ def finite(x: float) -> float | None:
 
 
 def equal(a: Value, b: Value) -> bool | None:
-    """Return ``a = b`` for values of any kinds."""
+    """Return ``a = b`` for values of any kinds; None if their kinds differ, and for structs."""
     if a is None or b is None or type(a) is not type(b) or isinstance(a, Mapping):
         return None
     return a == b
 
 
 def less(a: Value, b: Value) -> bool | None:
-    """Return ``a < b`` for values of any kinds."""
+    """Return ``a < b`` for values of any kinds; None if their kinds differ or have no order."""
     if a is None or b is None or type(a) is not type(b) or isinstance(a, (Mapping, Point)):
         return None
     return a < b  # type: ignore[operator]
@@ -262,7 +264,7 @@ def less(a: Value, b: Value) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def pattern(written: str) -> Any:
-    """Compile a regular expression of RE2."""
+    """Compile a regular expression; raise ``re2.error`` if RE2 rejects it."""
     return re2.compile(written, _RE2_OPTIONS)
 
 
@@ -274,6 +276,7 @@ def like_pattern(written: str) -> Any:
 
 
 def _matches(text: str, written: str) -> bool | None:
+    """Return whether a text contains a match of a regular expression; None if RE2 rejects it."""
     try:
         return pattern(written).search(text) is not None
     except re2.error:
@@ -281,6 +284,7 @@ def _matches(text: str, written: str) -> bool | None:
 
 
 def _like(text: str, written: str) -> bool | None:
+    """Return whether a whole text matches a pattern of LIKE; None if it is longer than RE2 accepts."""
     try:
         return like_pattern(written).fullmatch(text) is not None
     except re2.error:  # longer than RE2 accepts
@@ -288,6 +292,7 @@ def _like(text: str, written: str) -> bool | None:
 
 
 def _distance_km(a: Point, b: Point) -> float:
+    """Return the great-circle distance of two points in km, rounded to millimetres."""
     phi_a, phi_b = math.radians(a[0]), math.radians(b[0])
     sine_phi = math.sin((phi_b - phi_a) / 2)
     sine_lambda = math.sin((math.radians(b[1]) - math.radians(a[1])) / 2)
@@ -296,6 +301,7 @@ def _distance_km(a: Point, b: Point) -> float:
 
 
 def _within_box(place: Point, south: float, west: float, north: float, east: float) -> bool:
+    """Return whether a place is in a box, edges included; a box with west > east crosses the date line."""
     lat, lon = place
     return south <= lat <= north and (
         _between(lon, west, east) or ((lon == 180.0 or lon == -180.0) and _between(-lon, west, east))
@@ -303,6 +309,7 @@ def _within_box(place: Point, south: float, west: float, north: float, east: flo
 
 
 def _between(lon: float, west: float, east: float) -> bool:
+    """Return whether a longitude is between two others, going east from ``west``."""
     return west <= lon <= east if west <= east else lon >= west or lon <= east
 
 
@@ -342,7 +349,10 @@ IMPLEMENTATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def call_user(function: Function, *args: Any) -> Any:
-    """Call a registered function; return a value of the kind it declares, or NULL."""
+    """Call a registered function; return a value of the kind it declares, or NULL.
+
+    Raises PredicateError if the function raises anything.
+    """
     assert function.python is not None
     try:
         result = function.python(*args)
@@ -355,7 +365,10 @@ def call_user(function: Function, *args: Any) -> Any:
 
 
 def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Value, attribute: str) -> Value:
-    """Return an attribute of a table's row by primary key: the limited join of Mobius 3.1, at servers."""
+    """Return an attribute of a table's row by primary key: the limited join of Mobius 3.1, at servers.
+
+    None, which is NULL, if there is no such row or attribute; PredicateError if there is no such table.
+    """
     if tables is None:
         raise PredicateError(
             "lookup needs tables, which only servers have.",

@@ -88,7 +88,11 @@ class Language:
         return ".".join((near[0], *path[1:])) if near else None
 
     def kinds(self, name: tree.Name, text: str) -> int:
-        """Return the kinds that a ``name`` may have; ``text`` is the predicate, for the error."""
+        """Return the kinds that a ``name`` may have; all, if its scope has no schema.
+
+        Raises PredicateError for a name that the schema does not have; ``text`` is the predicate, for the
+        error.
+        """
         if name.scope not in self.schema:
             return EVERY_KIND
         return self.kinds_of(name.scope, name.path, text=text, at=name.at)
@@ -96,7 +100,10 @@ class Language:
     def kinds_of(
         self, scope: str, path: tuple[str, ...], *, text: str | None = None, at: tuple[int, int] | None = None
     ) -> int:
-        """Return the kinds of a ``path`` in a ``scope`` of the schema; ``text``, ``at`` locate an error."""
+        """Return the kinds of a ``path`` in a ``scope`` that the schema has.
+
+        Raises PredicateError if the schema has no such path; ``text`` and ``at`` locate the error.
+        """
         attributes: str | Schema = self.schema[scope]
         before = ""
         for part in path:
@@ -129,12 +136,14 @@ def _restore(
     schema: Mapping[str, Schema],
     always: Mapping[str, str],
 ) -> Language:
+    """Return an unpickled language; the Mobius language is the one object :data:`MOBIUS`."""
     if not schema and scopes == MOBIUS.scopes.names and frozenset(bound) == MOBIUS.scopes.bound:
         return MOBIUS
     return Language(scopes, bound=bound, schema=schema, always=always)
 
 
 def _check_kinds(where: str, attributes: Schema) -> None:
+    """Raise PredicateError if a schema, or one nested in it, has a kind that does not exist."""
     for name, kind in attributes.items():
         if isinstance(kind, str):
             if kind not in KINDS:
@@ -151,6 +160,7 @@ def _check_kinds(where: str, attributes: Schema) -> None:
 def _unknown(
     scope: str, name: str, before: str, known: list[str], text: str | None, at: tuple[int, int] | None
 ) -> PredicateError:
+    """Return the error for a name that a schema does not have; ``before`` is the part that it has."""
     close = difflib.get_close_matches(name.removeprefix(before), known, n=1, cutoff=0.5)
     return PredicateError(
         f"There is no {scope}.{name}.",

@@ -166,6 +166,7 @@ class Layout:
 
 
 def _column(scope: str, key: str, given: str | Column) -> Column:
+    """Return a column from its kind or as given; PredicateError if the kind does not exist or fit."""
     column = given if isinstance(given, Column) else Column(key, given)
     pair = not isinstance(column.name, str)
     if column.kind not in _KINDS or (pair and column.kind != "point"):
@@ -179,6 +180,7 @@ def _column(scope: str, key: str, given: str | Column) -> Column:
 
 
 def _group(columns: dict[tuple[str, ...], Column], path: tuple[str, ...], struct: Column | None) -> Group:
+    """Return the columns below a path as a struct; ``struct`` is the column of the whole, if any."""
     inside = {key: column for key, column in columns.items() if key[: len(path)] == path and key != path}
     lat, lon = (inside.get((*path, part)) for part in ("lat", "lon"))
     numbers = all(column is not None and _KINDS[column.kind] & NUMBER for column in (lat, lon))
@@ -186,6 +188,7 @@ def _group(columns: dict[tuple[str, ...], Column], path: tuple[str, ...], struct
 
 
 def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | None) -> PredicateError:
+    """Return the error for a name that the layout does not have."""
     written = ".".join(name.path)
     known = sorted(".".join(key) for key in columns)
     return PredicateError(
@@ -212,6 +215,7 @@ def to_json(record: Mapping[str, Any]) -> str:
 
 
 def _write(data: Any, parts: list[str], level: int) -> None:
+    """Append a value's JSON to ``parts``; what the language does not have, or lies too deep, becomes null."""
     if data is None or level > MAX_LEVELS:
         parts.append("null")
     elif isinstance(data, (bool, np.bool_)):

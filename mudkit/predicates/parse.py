@@ -163,12 +163,14 @@ class Parser:
         return name, self.parsed(self._node(argument, 1))
 
     def _one(self) -> exp.Expr:
+        """Return the only tree of the text; PredicateError if there are several or none."""
         trees = self._parse()
         if len(trees) != 1 or trees[0] is None:
             raise self._error("This is not one condition.", None)
         return trees[0]
 
     def _parse(self) -> list[exp.Expr | None]:
+        """Return sqlglot's trees of the tokens; any failure of sqlglot is a PredicateError."""
         try:
             parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
             return list(parser.parse(self._tokens, self.text))
@@ -189,6 +191,7 @@ class Parser:
         return Parsed(self.text, root, sources, tuple(self._slots), parameters, functions=users)
 
     def _parse_error(self, error: ParseError) -> PredicateError:
+        """Return the error for the place at which sqlglot stopped."""
         problem = error.errors[0] if error.errors else {}
         here = (problem.get("line"), problem.get("col"))
         last = self._tokens[-1]
@@ -215,6 +218,7 @@ class Parser:
         )
 
     def _error(self, summary: str, node: exp.Expr | None, **more: str) -> PredicateError:
+        """Return an error at the place of a node, without a place for None."""
         return PredicateError(summary, text=self.text, at=None if node is None else self._place(node), **more)
 
     def _place(self, node: exp.Expr) -> Place:
@@ -231,6 +235,7 @@ class Parser:
 
     @cached_property
     def _parameter_places(self) -> dict[str, Place]:
+        """Place of the first occurrence of each parameter, with its colon."""
         places: dict[str, Place] = {}
         for before, token in zip(self._tokens, self._tokens[1:], strict=False):
             if before.token_type == TokenType.COLON:
@@ -250,6 +255,7 @@ class Parser:
         return convert(self, node, level)
 
     def _connected(self, node: exp.And | exp.Or, level: int) -> Node:
+        """Convert a chain of ANDs or of ORs to one node."""
         kind, result = (exp.And, tree.And) if isinstance(node, exp.And) else (exp.Or, tree.Or)
         args: list[Node] = []
         for number, part in enumerate(_operands(node, kind)):
@@ -260,31 +266,38 @@ class Parser:
         return result(tuple(args), _place_of(args))
 
     def _parenthesised(self, node: exp.Paren, level: int) -> Node:
+        """Convert what is in parentheses; they are no node of their own."""
         self._nodes -= 1
         return self._node(node.this, level + 1)
 
     def _compare(self, node: exp.Expr, level: int) -> Node:
+        """Convert a comparison."""
         left, right = self._node(node.this, level + 1), self._node(node.expression, level + 1)
         return tree.Compare(_COMPARISONS[type(node)], left, right, _place_of((left, right)))
 
     def _arithmetic(self, node: exp.Expr, level: int) -> Node:
+        """Convert an operator with two numbers to a call."""
         return self._call(functions.OPERATORS[_ARITHMETIC[type(node)]], [node.this, node.expression], level)
 
     def _like(self, node: exp.Like, level: int) -> Node:
+        """Convert LIKE or NOT LIKE to a call."""
         like = self._call(functions.OPERATORS["like"], [node.this, node.expression], level)
         return tree.Not(like, like.at) if node.args.get("negate") else like
 
     def _not(self, node: exp.Not, level: int) -> Node:
+        """Convert NOT."""
         item = self._node(node.this, level + 1)
         return tree.Not(item, item.at)
 
     def _between(self, node: exp.Between, level: int) -> Node:
+        """Convert BETWEEN to the conjunction of two comparisons."""
         item = self._node(node.this, level + 1)
         low, high = (self._node(node.args[side], level + 1) for side in ("low", "high"))
         at = _place_of((item, low, high))
         return tree.And((tree.Compare(">=", item, low, at), tree.Compare("<=", item, high, at)), at)
 
     def _is(self, node: exp.Is, level: int) -> Node:
+        """Convert IS NULL; a scope that may be missing is tested by the attribute that it always has."""
         if not isinstance(node.expression, exp.Null):
             raise self._error("After IS comes NULL or NOT NULL.", node)
         always = self.language.always
@@ -295,15 +308,19 @@ class Parser:
         return tree.IsNull(item, item.at)
 
     def _value(self, node: exp.Expr, level: int) -> Node:
+        """Convert a literal or a parameter to a new constant."""
         return self._constant(self._source(node), self._place(node))
 
     def _concat(self, node: exp.Concat, level: int) -> Node:
+        """Raise the error for two adjacent strings, which sqlglot would join."""
         raise self._error("Two strings are adjacent.", node, remedy="'' is a quote inside a string")
 
     def _alias(self, node: exp.Alias, level: int) -> Node:
+        """Raise the error for text after the condition, which sqlglot takes for an alias."""
         raise self._error("Unexpected text after the condition.", node.args["alias"], expected="AND or OR")
 
     def _constant(self, source: Value | Parameter | Bound, at: Place) -> Node:
+        """Return a new constant of the kinds of its source; of all kinds if its data are not known yet."""
         kinds = EVERY_KIND
         if not isinstance(source, (Parameter, Bound)):
             kinds = kind_of(source)
@@ -312,12 +329,14 @@ class Parser:
         return self._slot(source, kinds, at)
 
     def _slot(self, source: Source, kinds: int, at: Place) -> tree.Constant:
+        """Return a constant with the next free slot, and store the origin of its value."""
         constant = tree.Constant(len(self._sources), kinds, at)
         self._sources.append(source)
         self._slots.append(constant)
         return constant
 
     def _source(self, node: exp.Expr) -> Value | Parameter:
+        """Return the value of a literal, or the parameter."""
         match node:
             case exp.Boolean():
                 return bool(node.this)
@@ -328,6 +347,7 @@ class Parser:
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
     def _number(self, node: exp.Expr, written: str) -> float:
+        """Convert a text to a number; PredicateError if that fails, for infinity and inexact integers."""
         try:
             number = float(written)
         except ValueError:  # .3.5, which sqlglot accepts
@@ -345,11 +365,13 @@ class Parser:
         return number
 
     def _negative(self, node: exp.Expr, level: int) -> Node:
+        """Convert a minus sign: part of a literal number, else a call."""
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self._constant(-self._number(node.this, str(node.this.this)), self._place(node))
         return self._call(functions.OPERATORS["negate"], [node.this], level)
 
     def _in(self, node: exp.Expr, level: int) -> Node:
+        """Convert IN; a list with expressions becomes comparisons, connected by OR."""
         item = self._node(node.this, level + 1)
         parameter = node.args.get("field")
         if parameter is not None:
@@ -372,11 +394,13 @@ class Parser:
         return tree.Or(parts, item.at) if len(parts) > 1 else parts[0]
 
     def _members(self, source: ListOf, node: exp.Expr) -> tree.Constant:
+        """Return a new constant for the list of an IN, already grouped if it has no parameter."""
         values = [item for item in source.items if not isinstance(item, Parameter)]
         members = Members.of(values) if len(values) == len(source.items) else source
         return self._slot(members, LIST, self._place(node))
 
     def _name(self, node: exp.Expr, level: int) -> Node:
+        """Convert a path to a name, or to the one constant of that name in a bound scope."""
         path = []
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
         if isinstance(node, exp.Dot) and not isinstance(base := next(node.flatten()), exp.Column):
@@ -416,6 +440,7 @@ class Parser:
         return tree.Name(scope or scopes.names[0], rest, at)
 
     def _function(self, node: exp.Expr, level: int) -> Node:
+        """Convert a function call; PredicateError, with a similar name, if there is no such function."""
         name = _plain_name(str(node.this))
         function = functions.find(name)
         if function is None:
@@ -431,6 +456,7 @@ class Parser:
     def _call(
         self, function: functions.Function, arguments: list[exp.Expr], level: int, at: Place = None
     ) -> Node:
+        """Return the call of a function with converted arguments; PredicateError if their number is wrong."""
         if function.is_user:
             self._users.append(function)
         args = tuple(self._node(argument, level + 1) for argument in arguments)
@@ -448,6 +474,7 @@ class Parser:
 
 
 def _place_of(nodes: Sequence[Node]) -> Place:
+    """Return the place from the first to the last of some nodes; None if neither has one."""
     first, last = nodes[0].at, nodes[-1].at
     return (first[0], last[1]) if first and last else first or last
 

@@ -118,6 +118,7 @@ class Predicate:
         return predicate
 
     def _initialize(self, text: str, parameters: Mapping[str, Any], language: Language) -> None:
+        """Parse the text and set the constants from the parameters, whose names must be those of the text."""
         self.language = language
         self._parsed = parsed = _parse(text, language, parameters)
         if parameters.keys() != parsed.parameters:
@@ -135,6 +136,7 @@ class Predicate:
             check_constants(self.form.limited, self.constants, parsed)
 
     def _set_constants(self, constants: tuple[Any, ...]) -> None:
+        """Set the constants and the form that belongs to their kinds."""
         parsed = self._parsed
         types = tuple(map(type, constants))
         form = parsed.forms_by_types.get(types)
@@ -238,7 +240,11 @@ class Predicate:
         return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the data of ``record`` and all scopes, checked, in the order of the language."""
+        """Return ``record`` and the data of the other scopes, in the language's order; ``{}`` if missing.
+
+        Raises PredicateError for data that are no mapping, an unknown scope, or one that must be bound
+        first.
+        """
         names = self.language.scopes.names
         if type(record) is not dict:
             check_mapping(names[0], record)
@@ -262,6 +268,7 @@ class Predicate:
         return data
 
     def _check_bound(self, scopes: Mapping[str, Any]) -> None:
+        """Raise PredicateError if the predicate reads a bound scope that is not among ``scopes``."""
         for scope, _ in self.form.names:
             if scope in self.language.scopes.bound and scope not in scopes:
                 raise PredicateError(
@@ -381,6 +388,7 @@ class Predicate:
 
 
 def _built(parsed: Parsed, language: Language, constants: Iterable[Any]) -> Predicate:
+    """Return a predicate of a parsed text and its constants, which are not checked."""
     predicate = Predicate.__new__(Predicate)
     predicate.language = language
     predicate._parsed = parsed
@@ -389,6 +397,7 @@ def _built(parsed: Parsed, language: Language, constants: Iterable[Any]) -> Pred
 
 
 def _parse(text: str, language: Language, parameters: Mapping[str, Any] = _EMPTY) -> Parsed:
+    """Return the parsed text, from the cache unless a function in it was registered anew."""
     key = text, language
     try:
         parsed = _parsed.get(key)
@@ -436,6 +445,8 @@ class Form:
 
 
 class _Key(NamedTuple):
+    """Identity of a form: all that its compiled functions depend on."""
+
     signature: str
     slots: str
     """Signature with the numbers of the slots, where a name that is bound has one slot for all its places."""
@@ -447,7 +458,7 @@ _forms: OrderedDict[_Key, Form] = OrderedDict()
 
 
 def _form_of(root: Node, language: Language, parsed: Parsed) -> Form:
-    """Check names and kinds of a tree whose constants have kinds, and return its form."""
+    """Return the form of a tree whose constants have kinds; PredicateError if names or kinds do not fit."""
     text = parsed.text
     kinds = slots = ""
     if language.schema:

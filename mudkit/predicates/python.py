@@ -57,7 +57,7 @@ def compile_tree(
 
 
 def finish(code: Code, scopes: tuple[str, ...]) -> Callable[..., Any]:
-    """Build a function ``f(constants, tables, *scopes)`` from a body."""
+    """Build a function ``f(constants, tables, *scopes)`` from the lines written so far."""
     head = f"def predicate(k, tables, {', '.join('s_' + scope for scope in scopes)}):"
     compiled = _compiled("\n".join([head, *code.lines]))
     constants = tuple([code.names[c] if type(c) is str else c for c in compiled.co_consts])
@@ -66,6 +66,7 @@ def finish(code: Code, scopes: tuple[str, ...]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=4096)
 def _compiled(source: str) -> CodeType:
+    """Return the code of the function that a source defines."""
     module = compile(source, "<predicate>", "exec")
     return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
 
@@ -91,7 +92,7 @@ class Code:
         self._memo: list[dict[tuple[int | str, ...], tuple[str, bool]]] = [{}]
 
     def line(self, text: str) -> None:
-        """Append a line."""
+        """Append a line at the present depth."""
         self.lines.append("    " * self._depth + text)
 
     @contextmanager
@@ -130,21 +131,25 @@ class Code:
         return emitted
 
     def _narrowed(self, node: Node, kind: int) -> tuple[str, bool]:
+        """Write code for a node's value if it has a kind, else None."""
         atom, _ = self.emit(node, EVERY_KIND)
         return self._assign(f"{atom} if kind_of({atom}) & {kind} else None"), True
 
     def _assign(self, expression: str) -> str:
+        """Write the assignment of an expression to a new variable, and return the variable."""
         name = self.fresh()
         self.line(f"{name} = {expression}")
         return name
 
     def _write(self, node: Node, kind: int) -> tuple[str, bool]:
+        """Write code for a node that is not written yet; return the atom, and whether it may be None."""
         if isinstance(node, tree.Name):
             return self._name(node, kind), True
         write: Callable[[Code, Any], tuple[str, bool]] = _WRITE[type(node)]
         return write(self, node)
 
     def _name(self, node: tree.Name, kind: int) -> str:
+        """Write code for the value of a name if it has a kind, else None; return the variable."""
         atom = f"s_{node.scope}.get({self._placeholder(node.path[0])})"
         for part in node.path[1:]:
             atom = f"attribute({atom}, {self._placeholder(part)})"
@@ -157,20 +162,24 @@ class Code:
         return variable
 
     def _part(self, node: Node, scopes: tuple[str, ...]) -> str:
+        """Compile a node as a function of its own, write its call, and return the variable of the result."""
         name = f"f{len(self.known)}"
         self.known[name] = compile_tree(node, scopes)
         return self._assign(f"{name}(k, tables, {', '.join('s_' + scope for scope in scopes)})")
 
     def _placeholder(self, constant: str | int) -> str:
+        """Return the source of a text that :func:`finish` replaces by a constant: sources stay alike."""
         placeholder = f"n{len(self.names)}"
         self.names[placeholder] = constant
         return f"'{placeholder}'"
 
     def _in(self, node: tree.In) -> tuple[str, bool]:
+        """Write the test of a list; return the variable, and that it may be None."""
         atom, _ = self.emit(node.item, EVERY_KIND)
         return self._assign(f"k[{self._placeholder(node.members.slot)}].holds({atom})"), True
 
     def _is_null(self, node: tree.IsNull) -> tuple[str, bool]:
+        """Write the test for NULL, which is False without any code for what is never NULL."""
         atom, nullable = self.emit(node.item, EVERY_KIND)
         return (self._assign(f"{atom} is None"), False) if nullable else ("False", False)
 
@@ -182,6 +191,7 @@ class Code:
         ), nullable
 
     def _chain(self, node: tree.And | tree.Or) -> tuple[str, bool]:
+        """Write AND or OR, which stops at the first operand that decides it."""
         stop, neutral = ("False", "True") if isinstance(node, tree.And) else ("True", "False")
         first, *others = node.args
         atom, nullable = self.emit(first, BOOLEAN)
@@ -194,6 +204,7 @@ class Code:
         return result, nullable
 
     def _compare(self, node: tree.Compare) -> tuple[str, bool]:
+        """Write a comparison; where kinds are open it uses the functions for values of any kind."""
         comparable = _EQUAL if node.operator in ("=", "<>") else _ORDERED
         common = node.left.kinds & node.right.kinds & comparable
         if not common:
@@ -217,10 +228,12 @@ class Code:
         return atom, True
 
     def _guarded(self, args: list[tuple[str, bool]], expression: str) -> tuple[str, bool]:
+        """Write an expression, None if an argument is; return the variable, and if it may be None."""
         missing = " or ".join(f"{atom} is None" for atom, nullable in args if nullable)
         return self._assign(f"None if {missing} else {expression}" if missing else expression), bool(missing)
 
     def _call(self, node: tree.Call) -> tuple[str, bool]:
+        """Write a function call, None if an argument is; sums and products are written in place."""
         function = node.function
         if function.name == "coalesce":
             return self._coalesce(node.args)
@@ -240,6 +253,7 @@ class Code:
         return self._guarded(args, f"{called}({atoms})")[0], True
 
     def _coalesce(self, args: tuple[Node, ...]) -> tuple[str, bool]:
+        """Write a call of ``coalesce``, which evaluates no argument after the first that is not None."""
         result = self.fresh()
         for number, arg in enumerate(args):
             if number == 0:

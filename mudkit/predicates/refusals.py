@@ -48,6 +48,7 @@ def check_tree(root: Node, nodes: Sequence[Node], text: str) -> None:
 
 
 def _expect(node: Node, kinds: int, summary: str, text: str) -> None:
+    """Raise PredicateError if a node can never have one of some kinds; NULL may stand anywhere."""
     if node.kinds != NULL and not node.kinds & kinds:
         raise PredicateError(f"{summary}.", text=text, at=node.at, found=f"a {kind_names(node.kinds)}")
 
@@ -66,6 +67,7 @@ def check_comparisons(nodes: Sequence[Node], parsed: Parsed) -> None:
 
 
 def _mixed(left: int, right: int, constants: Sequence[Any], text: str, at: tree.Place) -> PredicateError:
+    """Return the error for a comparison of two kinds; a string that is a time is shown as TIMESTAMP."""
     times = [written for written in constants if isinstance(written, str) and seconds_of(written) is not None]
     remedy = "write both sides as one kind: text in quotes, numbers without"
     if times and (left | right) & NUMBER:
@@ -124,6 +126,7 @@ Problem = dict[str, str] | None
 
 
 def _check_zone(_seconds: Any, name: Any = None) -> Problem:
+    """Return the problem if a constant names no time zone; None: not constant, or not given."""
     if name is None or zone(name) is not None:
         return None
     return {
@@ -134,6 +137,7 @@ def _check_zone(_seconds: Any, name: Any = None) -> Problem:
 
 
 def _check_place(lat: Any, lon: Any) -> Problem:
+    """Return the problem if constant coordinates are out of range, with a remedy if they are exchanged."""
     if point((0.0 if lat is None else lat, 0.0 if lon is None else lon)) is not None:
         return None
     is_exchanged = lat is not None and lon is not None and point((lon, lat)) is not None
@@ -146,6 +150,7 @@ def _check_place(lat: Any, lon: Any) -> Problem:
 
 
 def _check_box(_place: Any, south: Any, west: Any, north: Any, east: Any) -> Problem:
+    """Return the problem if a constant corner of a box is no place, or the south is above the north."""
     is_turned = south is not None and north is not None and south > north
     for lat, lon in ((south, west), (north, east)):
         if is_turned or _check_place(lat, lon):
@@ -160,10 +165,12 @@ def _check_box(_place: Any, south: Any, west: Any, north: Any, east: Any) -> Pro
 
 
 def _shown(degrees: Any) -> str:
+    """Return degrees as text, ``…`` for what is not constant."""
     return "…" if degrees is None else f"{degrees:.12g}"
 
 
 def _check_pattern(_text: Any, written: Any) -> Problem:
+    """Return the problem if RE2 does not know a constant regular expression."""
     if written is None:
         return None
     try:

@@ -105,14 +105,14 @@ class SparkWriter:
         self._kinds: dict[int, int] = {}
 
     def write(self, root: Node) -> str:
-        """Return the whole expression of a condition."""
+        """Return the whole expression of a condition; PredicateError if it is too long."""
         whole = self.of(root, BOOLEAN)
         if len(whole) > MAX_SQL_CHARS:
             raise self.too_long()
         return str(whole)
 
     def put(self, template: str, *args: str, precedence: int = _ATOMIC) -> _Sql:
-        """Fill a template with pieces."""
+        """Fill a template with pieces; PredicateError if they are too long."""
         if sum(map(len, args)) > MAX_SQL_CHARS:
             raise self.too_long()
         sql = _Sql(template.format(*args) if args else template)
@@ -170,6 +170,7 @@ class SparkWriter:
         return self._memo[key]
 
     def _one(self, node: Node, kind: int) -> _Sql:
+        """Return the value of a node that is no constant if it has a kind, else NULL; not cached."""
         match node:
             case tree.Name():
                 return self.name(self.resolve(node), kind)
@@ -218,7 +219,7 @@ class SparkWriter:
         return self._memo[key]
 
     def is_null(self, node: Node) -> _Sql:
-        """Return the test whether a node is NULL."""
+        """Return SQL that tests whether a node is NULL."""
         if not self.kinds(node):
             return self.literal(True)
         if isinstance(node, tree.Constant):
@@ -230,14 +231,15 @@ class SparkWriter:
         return self.put("({} IS NULL)", self.of(node, self.kinds(node)))
 
     def joined(self, by: str, parts: Sequence[_Sql]) -> _Sql:
-        """Return a chain of one operator."""
+        """Return conditions joined by an operator, ``by``, in parentheses."""
         return parts[0] if len(parts) == 1 else self.put("(" + by.join(["{}"] * len(parts)) + ")", *parts)
 
     def _joined(self, by: str, args: Sequence[Node]) -> _Sql:
+        """Return conditions, written as SQL, joined by an operator."""
         return self.joined(by, [self.of(arg, BOOLEAN) for arg in args])
 
     def _between(self, args: tuple[Node, ...]) -> _Sql | None:
-        """Return the conjunction of BETWEEN as BETWEEN, so that the tested value is written once."""
+        """Return ``x >= a AND x <= b`` as BETWEEN, with ``x`` written once; None for others."""
         match args:
             case (
                 tree.Compare(operator=">=", left=item, right=low),
@@ -252,7 +254,7 @@ class SparkWriter:
         return None
 
     def _one_of(self, args: tuple[Node, ...]) -> _Sql | None:
-        """Return the disjunction of IN as IN, so that the tested value is written once."""
+        """Return ``x = a OR x = b`` as IN, with ``x`` written once; None for other disjunctions."""
         rights = []
         item: Node | None = None
         for arg in args:
@@ -274,6 +276,7 @@ class SparkWriter:
         return self.kinds(left) & self.kinds(right) & comparable
 
     def _compare(self, node: tree.Compare) -> _Sql:
+        """Return a comparison, for each kind that both sides may have; NULL if they share none."""
         common = self._comparable_kinds(node.left, node.right, node.operator)
         if not common:
             return self.null(BOOLEAN)
@@ -283,6 +286,7 @@ class SparkWriter:
         return self.put(f"({{}} {node.operator} {{}})", *sides)
 
     def _in(self, node: tree.In) -> _Sql:
+        """Return the test of a list, for each kind that item and list share."""
         members: Members = self.constants[node.members.slot]
         if not members.kinds:
             return self.literal(False)
@@ -309,7 +313,7 @@ class SparkWriter:
         return _Sql(f"CAST(NULL AS {_TYPES[kind]})")
 
     def literal(self, constant: Any) -> _Sql:
-        """Return a constant."""
+        """Return a constant as SQL."""
         if constant is None:
             return _Sql("NULL")
         if isinstance(constant, bool):
@@ -348,7 +352,7 @@ class SparkWriter:
         return _Sql(f"CASE WHEN {_any_present(column)} THEN {place} END")
 
     def missing(self, column: Resolved) -> _Sql:
-        """Return the test whether a name is NULL."""
+        """Return SQL that tests whether the value at a place of the layout is NULL."""
         if isinstance(column, Whole):
             return _Sql(f"(NOT {_Variant(_reference(column.column), column.path).is_present})")
         if isinstance(column, Group):
@@ -375,6 +379,7 @@ class SparkWriter:
         return self._case(result, rest)
 
     def _case(self, arms: Sequence[_Sql], rest: _Sql) -> _Sql:
+        """Return a CASE of arms ``WHEN … THEN …``, the rest alone without arms."""
         if not arms:
             return rest
         return self.put("(CASE " + " ".join(["{}"] * len(arms)) + " ELSE {} END)", *arms, rest)
@@ -413,6 +418,7 @@ class SparkWriter:
         return self.put(_TEMPLATES[name], *args)
 
     def _like(self, node: tree.Call, text: _Sql, written: _Sql) -> _Sql:
+        """Return LIKE with backslashes that stand for themselves, as in the language."""
         # In Spark's LIKE a backslash escapes.
         if isinstance(node.args[1], tree.Constant) and node.args[1].kinds == STRING:
             return self.put(
@@ -421,6 +427,7 @@ class SparkWriter:
         return self.put(r"({} LIKE replace({}, '\\', '\\\\'))", text, written)
 
     def _part_of_time(self, node: tree.Call, seconds: _Sql) -> _Sql:
+        """Return a part of a time in a constant zone; PredicateError if the zone is no constant."""
         zone = "UTC"
         if len(node.args) > 1:
             given = node.args[1]
@@ -444,6 +451,7 @@ class SparkWriter:
         return self.let(f"CASE WHEN {_WITH_TIME} THEN CAST({part} AS DOUBLE) END", seconds)
 
     def _user(self, node: tree.Call) -> _Sql:
+        """Return the SQL form of a user's function, NULL if an argument is; PredicateError if it has none."""
         function, args = node.function, self.args(node)
         if function.spark is None:
             raise self.no_form(node, "give it one: @function(…, spark='…')")
@@ -474,10 +482,12 @@ def _flatten(node: tree.Call) -> list[Node]:
 
 
 def _is_arithmetic(node: tree.Call) -> bool:
+    """Return whether a call is one of ``+ - * /``, also with one operand."""
     return node.function.symbol in _PRECEDENCE
 
 
 def _bracketed(text: _Sql, precedence: int) -> _Sql:
+    """Return a piece in parentheses unless its operator binds at least as tightly as ``precedence``."""
     if text.precedence >= precedence:
         return text
     return _Sql(f"({text})")
@@ -492,6 +502,7 @@ def _string(text: str) -> str:
 
 
 def _identifier(name: str) -> str:
+    """Return a quoted column name; PredicateError for ``${``, which Spark would substitute."""
     if "${" in name:
         raise PredicateError(
             "Spark would substitute a variable in this column name.", found=repr(name), expected="no ${"
@@ -500,6 +511,7 @@ def _identifier(name: str) -> str:
 
 
 def _reference(column: Column) -> str:
+    """Return the quoted path of a column and its fields."""
     assert isinstance(column.name, str)
     return ".".join(map(_identifier, (column.name, *column.path)))
 
@@ -512,6 +524,7 @@ def _place(lat: str, lon: str) -> str:
 
 
 def _any_present(group: Group) -> str:
+    """Return SQL that tests whether any column of a struct, or the struct's own column, is not NULL."""
     columns = group.columns if group.struct is None else (group.struct,)
     names = [
         _reference(column) if isinstance(column.name, str) else _identifier(column.name[0])
@@ -521,7 +534,7 @@ def _any_present(group: Group) -> str:
 
 
 def _in_column(typed: Typed) -> str:
-    """Return the value in a column of one kind."""
+    """Return SQL for the value in a column of one kind, or for its ``lat`` or ``lon``."""
     column, part = typed
     kind = column.kind
     if not isinstance(column.name, str):
@@ -559,6 +572,7 @@ def _utc(time: str) -> str:
 
 
 def _text(text: str) -> str:
+    """Return SQL for a text, NULL if it has the character U+0000."""
     return rf"CASE WHEN instr({text}, '\u0000') = 0 THEN {text} END"
 
 
@@ -572,6 +586,7 @@ class _Variant:
         self.type = f"schema_of_variant({self.get('variant')})"
 
     def get(self, kind: str) -> str:
+        """Return SQL for the value read as a type of Spark, NULL if it is not convertible."""
         return f"try_variant_get({self.where}, '{kind}')"
 
     def of(self, kind: int) -> str:
@@ -590,7 +605,7 @@ class _Variant:
 
     @property
     def own_number(self) -> str:
-        """The number that is written there."""
+        """Number that is written at the place; NULL without one, or if it is not exact."""
         double, exact, kind = self.get("double"), self.get("bigint"), self.type
         time = _utc(self.get("timestamp_ntz"))
         return (
@@ -605,14 +620,14 @@ class _Variant:
 
     @property
     def pair(self) -> str:
-        """Point given as an array of two numbers."""
+        """Point given as an array of two numbers; NULL for other values."""
         first, second = (_Variant(self.column, self.path, f"[{index}]").own_number for index in (0, 1))
         third = _Variant(self.column, self.path, "[2]").get("variant")
         return f"CASE WHEN {third} IS NULL THEN {_place(first, second)} END"
 
     @property
     def is_present(self) -> str:
-        """Test whether the value is not NULL."""
+        """SQL that tests whether the value is not NULL."""
         values = " OR ".join(f"({self.of(kind)}) IS NOT NULL" for kind in (NUMBER, STRING))
         return (
             f"coalesce({self.type} = 'BOOLEAN' OR {self.type} LIKE 'OBJECT<%', FALSE) "

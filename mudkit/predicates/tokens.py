@@ -141,6 +141,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _error(summary: str, text: str, token: Token, **fields: str) -> PredicateError:
+    """Return the error at the place of a token."""
     return PredicateError(summary, text=text, at=(token.start, token.end), **fields)
 
 
@@ -184,6 +185,7 @@ def _with_times(text: str, tokens: list[Token]) -> list[Token]:
 
 
 def _check_text(text: str) -> None:
+    """Raise PredicateError unless a text is a string that UTF-8 encodes, not too long, without U+0000."""
     if not isinstance(text, str):
         raise PredicateError(
             "A predicate must be a string.",
@@ -224,6 +226,7 @@ def _begins_path(tokens: Sequence[Token], number: int) -> bool:
 
 
 def _as_name(text: str, token: Token, is_after_dot: bool) -> TokenType:
+    """Return the token type of a name; PredicateError, with a hint, if the token is none."""
     if token.token_type == TokenType.IDENTIFIER:
         quote = text[token.start] if token.start < len(text) else '"'
         raise _error(
@@ -256,6 +259,7 @@ def _as_name(text: str, token: Token, is_after_dot: bool) -> TokenType:
 
 
 def _check_name(text: str, token: Token, is_after_dot: bool) -> None:
+    """Raise PredicateError for no name, ``__`` at the beginning, or a reserved word after no dot."""
     if not _WORD(token.text):
         raise _error(
             f"{_printable(token.text)} is not a name.", text, token, expected="letters A to Z, digits and _"
@@ -277,6 +281,7 @@ def _check_name(text: str, token: Token, is_after_dot: bool) -> None:
 
 
 def _printable(text: str) -> str:
+    """Return at most 20 characters, quoted if they would not be seen."""
     return repr(text[:20]) if not text.isprintable() or not text.strip() else text[:20]
 
 
@@ -311,6 +316,7 @@ def _check_chains(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _chain_error(text: str, tokens: Sequence[Token], begin: int, first: int, second: int) -> PredicateError:
+    """Return the error for two comparisons in a row, with the text to write instead."""
     one, other = tokens[first], tokens[second]
     # The operator NOT IN begins with NOT.
     operator = tokens[second - 1] if tokens[second - 1].token_type == TokenType.NOT else other

@@ -121,7 +121,7 @@ Node: TypeAlias = Constant | Name | Call | Compare | In | IsNull | And | Or | No
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Return the child nodes."""
+    """Return the child nodes, from left to right; none for constants and names."""
     match node:
         case Call(args=args) | And(args=args) | Or(args=args):
             return args
@@ -135,7 +135,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def with_children(node: Node, below: tuple[Node, ...]) -> Node:
-    """Return a copy of a node with other children."""
+    """Return a copy of a node with other children, as many and in the order of :func:`children`."""
     match node:
         case Call() | And() | Or():
             return replace(node, args=below)
@@ -177,7 +177,7 @@ def replace_nodes(node: Node, replacements: Mapping[int, Node]) -> Node:
 
 
 def conjuncts(node: Node) -> list[Node]:
-    """Return the parts that must all be TRUE for the whole to be TRUE."""
+    """Return the operands of nested ANDs; a node that is no AND is the only one."""
     if isinstance(node, And):
         return [part for arg in node.args for part in conjuncts(arg)]
     return [node]

@@ -93,7 +93,10 @@ class Members(NamedTuple):
         return {NUMBER: self.numbers, STRING: self.strings, BOOLEAN: self.booleans, POINT: self.points}[kind]
 
     def holds(self, item: Value) -> bool | None:
-        """Return whether a value is in the list, as a chain of ``=`` with ``OR`` would."""
+        """Return whether a value is in the list.
+
+        None, for NULL, where a chain of ``=`` with ``OR`` would be NULL.
+        """
         if not self.kinds:
             return False
         kind = kind_of(item)
@@ -109,7 +112,7 @@ Constant: TypeAlias = Value | Members
 
 
 def kind_names(kinds: int) -> str:
-    """Return a set of kinds in words."""
+    """Return a set of kinds in words, such as ``number or string``; NULL for none."""
     names = [name for bit, name in _NAMES.items() if kinds & bit]
     return " or ".join(names) if names else "NULL"
 
@@ -130,7 +133,10 @@ def kind_of(item: Value | Members) -> int:
 
 
 def number(data: Any) -> float | None:
-    """Convert data to a number, or NULL."""
+    """Convert a number or a time, which is seconds since 1970 UTC, to a number; None for any other data.
+
+    NaN, infinity and integers that a float does not hold exactly are None, too.
+    """
     kind = type(data)
     if kind is float:
         return data if -MAX_NUMBER <= data <= MAX_NUMBER else None
@@ -142,6 +148,7 @@ def number(data: Any) -> float | None:
 
 
 def _other_number(data: Any) -> float | None:
+    """Convert data of other types than ``float`` and ``int``, such as NumPy's, to a number, or NULL."""
     if isinstance(data, (bool, np.bool_)):
         return None
     if isinstance(data, numbers.Integral):
@@ -159,6 +166,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _seconds(data: Any) -> float | None:
+    """Convert a date or time to seconds since 1970, in UTC unless it has a zone; NULL for other data."""
     if isinstance(data, np.datetime64):
         if np.isnat(data):
             return None
@@ -185,7 +193,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def string(data: Any) -> str | None:
-    """Convert data to a string, or NULL."""
+    """Convert data to a string; NULL for what is no string, has U+0000, or cannot be encoded."""
     if type(data) is str:
         text = data
     elif isinstance(data, str):
@@ -210,7 +218,7 @@ def boolean(data: Any) -> bool | None:
 
 
 def point(data: Any) -> Point | None:
-    """Convert data to a point, or NULL."""
+    """Convert a pair, or a mapping with ``lat`` and ``lon``, to a point; NULL for others and out of range."""
     if isinstance(data, (tuple, list, np.ndarray)):
         if np.shape(data)[:1] != (2,) if isinstance(data, np.ndarray) else len(data) != 2:
             return None
@@ -225,7 +233,7 @@ def point(data: Any) -> Point | None:
 
 
 def value(data: Any) -> Value:
-    """Convert data to a value of any kind."""
+    """Convert data to a value of the kind that they are; NULL for what the language does not have."""
     kind = type(data)
     if data is None or data is True or data is False:
         return data

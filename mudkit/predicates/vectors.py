@@ -84,7 +84,7 @@ class Vector:
         return int(np.broadcast_shapes((1,), *(array.shape for array in arrays if array is not None))[0])
 
     def is_present(self) -> Masks:
-        """Return where the value is not NULL."""
+        """Return a mask, True where the value is not NULL."""
         present = np.zeros(1, dtype=np.bool_)
         if self.numbers is not None:
             present = present | ~np.isnan(self.numbers)
@@ -99,7 +99,7 @@ class Vector:
         return present
 
     def only(self, kinds: int) -> Vector:
-        """Return a vector without the values of other kinds."""
+        """Return a vector in which the values of other kinds are NULL."""
         if not self.kinds & ~kinds:
             return self
         return Vector(
@@ -163,7 +163,7 @@ class Vector:
 
 
 def is_present(objects: Objects) -> Masks:
-    """Return where objects are not ``None``."""
+    """Return a mask, True where an object is not ``None``."""
     present: Masks = np.not_equal(objects, None).astype(np.bool_)  # type: ignore[call-overload]
     return present
 
@@ -193,6 +193,7 @@ def from_data(data: Any) -> Vector:
 
 
 def _array(data: Any) -> NDArray[Any]:
+    """Return a sequence as an array of one dimension; the items of lists stay objects."""
     if isinstance(data, (list, tuple)):
         objects = np.empty(len(data), dtype=object)
         objects[:] = [*data, None][:-1]
@@ -201,6 +202,7 @@ def _array(data: Any) -> NDArray[Any]:
 
 
 def _from_array(array: NDArray[Any]) -> Vector:
+    """Return a column of an array; an (n, 2) array of numbers is a column of points."""
     kind = array.dtype.kind
     if array.ndim == 2 and array.shape[1] == 2 and kind in "fiu":
         return points(_floats(array[:, 0]), _floats(array[:, 1]))
@@ -215,6 +217,7 @@ def _from_array(array: NDArray[Any]) -> Vector:
 
 
 def _floats(array: NDArray[Any]) -> Floats:
+    """Return numbers as doubles, NaN where they are infinite or integers that are not exact."""
     if array.dtype.kind == "f":
         wide = array.astype(np.float64)
         return np.where(np.isfinite(wide), wide, np.nan)
@@ -231,6 +234,7 @@ def points(lat: Floats, lon: Floats) -> Vector:
 
 
 def _objects(items: list[Any]) -> Objects:
+    """Return a list as an array of objects, also if its items are sequences."""
     array = np.empty(len(items), dtype=object)
     for number, item in enumerate(items):
         array[number] = item
@@ -243,7 +247,7 @@ def constant(item: Any) -> Vector:
 
 
 def reach(vector: Vector, path: tuple[str, ...]) -> Vector:
-    """Return the attribute of structs and points at a path."""
+    """Return the attribute of structs and points at a path; NULL where it is missing."""
     if not path:
         return vector
     if path in (("lat",), ("lon",)) and vector.structs is None:
@@ -259,6 +263,7 @@ def reach(vector: Vector, path: tuple[str, ...]) -> Vector:
 
 
 def _pair(item: Any) -> Any:
+    """Return a point as a plain tuple, for a user's function or a table; other items unchanged."""
     return (item.lat, item.lon) if isinstance(item, Point) else item
 
 
@@ -275,6 +280,8 @@ def _apply_rows(function: Callable[..., Any], args: list[Vector]) -> Vector:
 
 
 def _numeric(function: Callable[..., Any]) -> Callable[..., Vector]:
+    """Return a function of columns from one of arrays; its result is NULL where it is not finite."""
+
     def call(*args: Vector) -> Vector:
         if any(arg.numbers is None for arg in args):
             return Vector()
@@ -285,6 +292,7 @@ def _numeric(function: Callable[..., Any]) -> Callable[..., Vector]:
 
 
 def _distance(a: Vector, b: Vector) -> Floats | None:
+    """Return distances in km, NaN where a place is NULL; None if one side has no points at all."""
     if a.lat is None or a.lon is None or b.lat is None or b.lon is None:
         return None
     km = distance_km(a.lat, a.lon, b.lat, b.lon)
@@ -292,10 +300,12 @@ def _distance(a: Vector, b: Vector) -> Floats | None:
 
 
 def _distance_km(a: Vector, b: Vector) -> Vector:
+    """Evaluate ``distance_km`` over columns."""
     return Vector(numbers=_distance(a, b))
 
 
 def _within_km(place: Vector, centre: Vector, km: Vector) -> Vector:
+    """Evaluate ``within_km`` over columns."""
     if place.lat is None or centre.lat is None or km.numbers is None:
         return Vector()
     # The distance along the meridian excludes most places without computing a sine.
@@ -312,10 +322,12 @@ def _within_km(place: Vector, centre: Vector, km: Vector) -> Vector:
 
 
 def _rows(vector: Vector, rows: NDArray[np.intp]) -> Vector:
+    """Return some rows of a column; a column of one row for all stays one."""
     return vector if vector.length == 1 else vector.take(rows)
 
 
 def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east: Vector) -> Vector:
+    """Evaluate ``within_box`` over columns; a box with west > east crosses the date line."""
     edges = [side.numbers for side in (south, west, north, east)]
     s, w, n, e = edges
     if place.lat is None or place.lon is None or s is None or w is None or n is None or e is None:
@@ -331,6 +343,7 @@ def _within_box(place: Vector, south: Vector, west: Vector, north: Vector, east:
 
 
 def _point(lat: Vector, lon: Vector) -> Vector:
+    """Evaluate ``point`` over columns."""
     if lat.numbers is None or lon.numbers is None:
         return Vector()
     return points(*np.broadcast_arrays(lat.numbers, lon.numbers))
@@ -426,6 +439,7 @@ class Columns:
 
     @staticmethod
     def _find(columns: Mapping[str, Any], path: tuple[str, ...]) -> Vector:
+        """Return the column of the longest name that begins a path, and below it the rest of the path."""
         for length in range(len(path), 0, -1):
             name = ".".join(path[:length])
             if name in columns:
@@ -440,11 +454,11 @@ class Columns:
         return Vector()
 
     def slot(self, slot: int) -> Vector:
-        """Return a constant."""
+        """Return a constant, as one row for all."""
         return constant(self._constants[slot])
 
     def members(self, slot: int) -> list[Members]:
-        """Return a constant list."""
+        """Return a constant list, as one for all rows."""
         return [self._constants[slot]]
 
 
@@ -477,6 +491,7 @@ class _Evaluation:
         self._done: dict[int, Vector] = {}
 
     def truth(self, node: Node) -> tuple[Masks, Masks]:
+        """Return the masks of TRUE and of FALSE of a node."""
         vector = self.vector(node)
         if vector.true is None or vector.false is None:
             nothing = np.zeros(1, dtype=np.bool_)
@@ -484,11 +499,13 @@ class _Evaluation:
         return vector.true, vector.false
 
     def vector(self, node: Node) -> Vector:
+        """Return the values of a node, evaluated the first time."""
         if id(node) not in self._done:
             self._done[id(node)] = self._evaluate(node)
         return self._done[id(node)]
 
     def _evaluate(self, node: Node) -> Vector:
+        """Return the values of a node that is not evaluated yet."""
         match node:
             case tree.Constant(slot=slot, kinds=kinds):
                 return Vector() if kinds == NULL else self._environment.slot(slot)
@@ -521,12 +538,14 @@ class _Evaluation:
         raise AssertionError(node)
 
     def _compare(self, operator: str, a: Vector, b: Vector) -> Vector:
+        """Compare two columns row by row; NULL where they have no kind in common."""
         true = false = np.zeros(1, dtype=np.bool_)
         for t, f in _comparisons(operator, a, b):
             true, false = true | t, false | f
         return Vector(true=true, false=false)
 
     def _call(self, node: tree.Call) -> Vector:
+        """Evaluate a function call, row by row where there is no vectorised form."""
         function = node.function
         args = [self.vector(arg) for arg in node.args]
         if function.name == "coalesce":
@@ -542,6 +561,7 @@ class _Evaluation:
         return _apply_rows(functions.IMPLEMENTATIONS[function.name], args)
 
     def _user(self, function: Any, args: list[Vector], node: tree.Call) -> Vector:
+        """Evaluate a user's function on the rows without NULL; PredicateError without a NumPy form."""
         if function.numpy is None:
             raise PredicateError(
                 f"The function {function.name} has no NumPy form.",
@@ -576,6 +596,7 @@ class _Evaluation:
 
 
 def _array_of(vector: Vector) -> NDArray[Any]:
+    """Return the array of a column that has one kind, not points; NaN if it has none."""
     for array in (vector.numbers, vector.strings, vector.true):
         if array is not None:
             return array
@@ -583,6 +604,7 @@ def _array_of(vector: Vector) -> NDArray[Any]:
 
 
 def _coordinates(vector: Vector, present: Masks) -> NDArray[np.float64]:
+    """Return the points of some rows, of shape (n, 2)."""
     assert vector.lat is not None
     assert vector.lon is not None
     return np.stack(
@@ -652,6 +674,7 @@ _TESTS: Final[dict[str, Callable[..., NDArray[Any]]]] = {
 
 
 def _member(item: Vector, lists: list[Members]) -> Vector:
+    """Return whether each item is in its list; one list may be for all rows."""
     if len(lists) > 1:
         rows = item.rows()
         rows = rows * len(lists) if len(rows) == 1 else rows
@@ -676,6 +699,7 @@ def _member(item: Vector, lists: list[Members]) -> Vector:
 
 
 def _inside(item: Vector, kind: int, members: Members) -> tuple[Masks, Masks]:
+    """Return where items have a kind, and where they are also members of a list."""
     present = item.only(kind).is_present()
     if kind == NUMBER:
         assert item.numbers is not None
@@ -686,6 +710,7 @@ def _inside(item: Vector, kind: int, members: Members) -> tuple[Masks, Masks]:
 
 
 def _coalesce(args: list[Vector]) -> Vector:
+    """Return, row by row, the first value that is not NULL."""
     chosen, present = args[0], args[0].is_present()
     for arg in args[1:]:
         rest = arg.where(~present)
@@ -703,16 +728,19 @@ def _coalesce(args: list[Vector]) -> Vector:
 
 
 def _is_missing(objects: Objects) -> Masks:
+    """Return a mask, True where an object is ``None``."""
     return ~is_present(objects)
 
 
 def _first(a: NDArray[Any] | None, b: NDArray[Any] | None, missing: Callable[[Any], Any]) -> Any:
+    """Return the items of ``a``, where they are missing those of ``b``; None if neither has an array."""
     if a is None or b is None:
         return b if a is None else a
     return np.where(missing(a), b, a)
 
 
 def _either(a: Masks | None, b: Masks | None) -> Masks | None:
+    """Return where one of two masks is true; None stands for a mask that is false everywhere."""
     if a is None or b is None:
         return b if a is None else a
     return a | b

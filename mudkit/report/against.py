@@ -242,7 +242,10 @@ def _gap_km(one: Place, other: Place) -> float:
 
 
 def _check_areas(template: str, given: Mapping[str, Any], other: Summary | Mapping[str, Any]) -> None:
-    """Refuse traces of different areas; a sample of the rows decides, unless its boxes lie apart."""
+    """Raise TraceContentError if two traces are of different areas; nothing for one file, or without a trace.
+
+    A sample of the rows decides, unless its boxes lie apart.
+    """
     theirs = other.manifest.get("parameters", {}) if isinstance(other, Summary) else other
     traces = [str(values.get("trace") or "") for values in (given, theirs)]
     if not all(traces) or len({Path(trace).expanduser().resolve() for trace in traces}) == 1:
@@ -258,7 +261,7 @@ def _check_areas(template: str, given: Mapping[str, Any], other: Summary | Mappi
 
 
 def refuse_far(one: Place, other: Place) -> None:
-    """Raise an error if two traces are of different areas."""
+    """Raise TraceContentError if two traces are of different areas."""
     gap_km = _gap_km(one, other)
     if gap_km > MAX_APART_KM:
         raise TraceContentError(

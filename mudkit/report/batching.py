@@ -241,7 +241,7 @@ class _EveryNth:
     n: int
 
     def holds(self, reads: pa.Table) -> NDArray[np.bool_]:
-        """Check which reads are chosen."""
+        """Return a mask of the reads that are chosen."""
         chosen: NDArray[np.bool_] = read_ids(reads).astype(np.uint64) % np.uint64(self.n) == 0
         return chosen
 
@@ -255,7 +255,7 @@ def _judged(source: TraceSource) -> pa.Table:
 
 @contextmanager
 def _open_writes(source: TraceSource) -> Iterator[Writers]:
-    """Find the first read of each write: in memory, or on Spark."""
+    """Open a context with the first read of each write: in memory, or on Spark."""
     if isinstance(source.positions, pa.Table):
         yield LocalWriters(Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads)))
         return
@@ -267,7 +267,7 @@ def _open_writes(source: TraceSource) -> Iterator[Writers]:
 
 
 def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:
-    """Measure a delay: shares with their intervals; those of sending at once need none."""
+    """Measure a delay, and return its row: shares with intervals; those of sending at once need none."""
     shown: dict[str, Interval] = {
         "message_share": search.share_of_writes(replayed.messages),
         "point_share": search.share_of_writes(replayed.points),

@@ -695,7 +695,10 @@ def _points(gain: Interval) -> str:
 
 
 def open_reads(source: TraceSource, horizon_s: float) -> Devices:
-    """Label the reads of a trace: in memory, or on Spark, where labels are kept while the trace is used."""
+    """Label the reads of a trace, and return its devices: in memory, or on Spark.
+
+    On Spark, labels are kept while the trace is used.
+    """
     if isinstance(source.reads, pa.Table):
         return LocalDevices(Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads))
     from mudkit.pipeline import label_reads  # it loads Spark

@@ -186,7 +186,7 @@ def _compared(this: Summary, other: Summary) -> pd.DataFrame:
 
 
 def _row(name: str, this: Measure | None, other: Measure | None) -> dict[str, Any]:
-    """Return the row of a measure."""
+    """Return the row of a measure; None: that run lacks it, not both."""
     known = this or other
     assert known is not None
     row: dict[str, Any] = {"measure": name, "unit": known.unit, "definition": known.definition}

@@ -550,7 +550,7 @@ class Block:
         return rows[0], rows[1]
 
     def cells(self, zoom: int, interval_s: int) -> Cells:
-        """Return these messages by their cells; only those of the level before are kept."""
+        """Return these messages by their cells; only those of the level asked for last are kept."""
         if zoom not in self._cells:
             self._cells = {zoom: Cells(self.messages, zoom)}
         first, past = self._rows(interval_s)

@@ -170,14 +170,18 @@ class JoinedSums:
         return costs
 
     def need(self, combinations: Iterable[Combination]) -> None:
-        """Ask for the sums of several combinations at once."""
+        """Ask for the sums of several combinations at once, before :meth:`sums` is called for each.
+
+        In :meth:`together` on Spark, those that are not known are noted and Lacking is raised; otherwise no
+        effect.
+        """
         if self._lacking is not None:
             questions = (Question("sums", of) for of in combinations)
             self._lacking |= dict.fromkeys(question for question in questions if question not in self._known)
-            self.settle()
+            self.raise_if_lacking()
 
-    def settle(self) -> None:
-        """Stop here if something that was asked for is not known yet."""
+    def raise_if_lacking(self) -> None:
+        """Raise Lacking if something that was asked for in this pass is not known yet."""
         if self._lacking:
             raise Lacking
 
@@ -190,7 +194,7 @@ class JoinedSums:
             return [function() for function in functions]
         if self._lacking is not None:
             results = _call(functions)
-            self.settle()
+            self.raise_if_lacking()
             return results
         while True:
             self._lacking = {}
@@ -241,7 +245,7 @@ class JoinedSums:
         return self._known[question]
 
     def _compute(self, questions: Sequence[Question]) -> None:
-        """Answer questions in one pass over the rows."""
+        """Answer questions in one pass over the rows, and keep the answers."""
         counted = [question for question in questions if question.kind != "costs"]
         costly = [question for question in questions if question.kind == "costs"]
         summaries: dict[str, BlockSummary] = {}
@@ -261,7 +265,7 @@ class JoinedSums:
 
 
 def _call(functions: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Call all functions, also those after one that lacks something."""
+    """Call all functions, and return the results of those that lack nothing."""
     results = []
     for function in functions:
         with suppress(Lacking):

@@ -174,7 +174,7 @@ def search(
                         result.tried[level, length_s] = joined.sums(Combination("join", length_s, level))
                 _refine(result, joined, level)
                 _try_thresholds(result, joined, level)
-        joined.settle()
+        joined.raise_if_lacking()
 
     if zoom is not None:
         try_all([zoom])
@@ -226,7 +226,10 @@ def _is_same(result: Search, one: int, other: int) -> bool:
 
 
 def _refine(result: Search, joined: JoinedSums, zoom: int) -> None:
-    """Try intervals between the best one of a level and its neighbours while these could save another 5 %."""
+    """Add to what was tried intervals between the best of a level and its neighbours.
+
+    Only those that could save another 5 %; nothing without an interval that is allowed.
+    """
     for _ in range(_ROUNDS):
         own = sorted(length_s for level, length_s in result.tried if level == zoom)
         own = [length_s for length_s in own if length_s <= result.limits.max_delay_s]
@@ -250,7 +253,10 @@ def _refine(result: Search, joined: JoinedSums, zoom: int) -> None:
 
 
 def _try_thresholds(result: Search, joined: JoinedSums, zoom: int) -> None:
-    """Try combinations of a level that break a limit with a threshold: smaller aggregates tell more."""
+    """Add, for combinations of a level that break a limit, the largest threshold that keeps it, if any.
+
+    Smaller aggregates tell more.
+    """
     for level, length_s in list(result.tried):
         is_late = length_s > result.limits.max_delay_s
         if level != zoom or is_late or result.is_allowed(zoom, length_s):

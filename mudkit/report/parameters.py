@@ -129,7 +129,10 @@ def _existing(given: str, what: str) -> Place:
 
 
 def check_inputs(template: str, parameters: dict[str, Any]) -> None:
-    """Check logs and a sample of the files of a trace, before Spark or a kernel starts."""
+    """Read logs, or a sample of the files of a trace, and raise an error if they are no such files.
+
+    It runs before Spark or a kernel starts.
+    """
     if template == "prefetch_sizing" and parameters["arrivals"]:
         from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 

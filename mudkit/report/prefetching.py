@@ -151,7 +151,7 @@ class SizingStudy:
 
     @property
     def _reads_in_vain(self) -> int:
-        """Number of them."""
+        """Number of reads in vain, over all draws."""
         drawn_reads = self.played.scored_reads * len(self.played.runs)
         return round(drawn_reads * float(self.best["empty_read_share"]))
 

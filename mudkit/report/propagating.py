@@ -740,7 +740,11 @@ _OF_FIRST_SCREEN: Final = (
 
 
 def _conclude(joined: JoinedSums, searched: Search, thresholds: Sequence[int]) -> JoiningStudy:
-    """Choose among what was tried, and compute the other ways."""
+    """Choose among what was tried, compute the other ways, and return the study.
+
+    Without an allowed combination, it has the one with the smallest error; a threshold that gains too little
+    is not recommended, but shown.
+    """
     choice = searched.choose()
     is_allowed = choice is not None
     if choice is None:

@@ -51,14 +51,14 @@ class Parameters(BaseModel):
 
 
 def _zone(value: str) -> str:
-    """Check the name of a time zone."""
+    """Raise ValueError for a name of no time zone; otherwise return it."""
     if zone(value) is None:
         raise ValueError("a time zone, for instance America/Los_Angeles")
     return value
 
 
 def _predicate(value: str) -> str:
-    """Refuse a text that is no predicate."""
+    """Raise an error for a text that is no predicate; otherwise return it."""
     from mudkit.report.selection import Selection  # it loads the language
 
     Selection.parse(value)
@@ -66,7 +66,7 @@ def _predicate(value: str) -> str:
 
 
 def _within(value: str, info: ValidationInfo) -> str:
-    """Check a period; the zone is a parameter before it."""
+    """Raise ValueError for a text that is no period (empty is one); the zone is a parameter before it."""
     from mudkit.report.selection import parse_period
 
     try:

@@ -448,7 +448,10 @@ class TraceSource:
         return 1.0 - recorded / self.read_count if self.read_count else 0.0
 
     def with_whole_windows(self) -> TraceSource:
-        """Return the trace without such reads; with them if too few for a recommendation remain."""
+        """Return the trace without reads whose windows were not recorded.
+
+        With them, if too few for a recommendation remain.
+        """
         import pandas as pd
 
         from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest

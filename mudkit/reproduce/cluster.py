@@ -116,6 +116,11 @@ def _environ(folder: Path) -> dict[str, str]:
 def _start(
     folder: Path, name: str, environ: dict[str, str], command: Sequence[str], private: Path | None = None
 ) -> subprocess.Popen[bytes]:
+    """Start a daemon that logs into ``<name>.log``; return its process, which leads a session of its own.
+
+    With `private`, it has a file system of its own at that folder. Raises EnvironmentProblem where it cannot
+    be started.
+    """
     program = str(Path(environ["SPARK_HOME"]) / "bin" / "spark-class")
     own = [] if private is None else ["unshare", "-m", "sh", "-c", _MOUNT, str(private)]
     try:
@@ -150,6 +155,7 @@ def _wait_for(expected: re.Pattern[str], process: subprocess.Popen[bytes], log: 
 
 
 def _problem(found: str) -> EnvironmentProblem:
+    """Return the error, for the caller to raise, of a cluster that did not start."""
     return EnvironmentProblem(
         "The cluster on this machine did not start.",
         found=found,
@@ -159,6 +165,7 @@ def _problem(found: str) -> EnvironmentProblem:
 
 
 def _start_watch(folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process that ends the `started` ones and removes the folder when this process is gone."""
     return subprocess.Popen(
         ["sh", "-c", _WATCH, "sh", folder, *(str(process.pid) for process in started)],
         stdin=subprocess.PIPE,
@@ -169,6 +176,10 @@ def _start_watch(folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> su
 
 
 def _dismiss(watch: subprocess.Popen[bytes]) -> None:
+    """End the watch, which then leaves folder and processes alone, and wait until it has ended.
+
+    A watch that is gone already is fine.
+    """
     with contextlib.suppress(OSError):
         watch.communicate(b"done\n", timeout=_END_S)
 

@@ -52,6 +52,7 @@ def answer_of(
 
 
 def _imported(function: Callable[..., Any]) -> str:
+    """Return the Python code that imports a module's function, and `json` and `sys`."""
     return f"import json, sys; from {function.__module__} import {function.__name__}"
 
 
@@ -78,6 +79,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def _ended_early(task: Task, stderr: str, status: int) -> EnvironmentProblem:
+    """Return the error, for the caller to raise, of a process that ended before it answered."""
     # A traceback ends with its last line that is not indented.
     last_line = next((line for line in reversed(stderr.splitlines()) if line[:1].strip()), "")
     return EnvironmentProblem(
@@ -178,6 +180,7 @@ class PeakMemory:
         self._thread.join()
 
     def _run(self) -> None:
+        """Sample until the body has ended; the thread runs this."""
         while not self._over.wait(_POLL_S):
             self.sample()
 
@@ -218,6 +221,7 @@ class BusyCores:
 
 
 def _busy_s() -> float:
+    """Return the seconds for which all cores together have been busy since the machine started."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 

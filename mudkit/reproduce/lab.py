@@ -267,6 +267,7 @@ def _us(runs: int, items: Callable[[], Iterable[Any]], call: Callable[[Any], obj
 
 
 def _fresh() -> str:
+    """Return a name that no predicate of this process has used, so that nothing about it is cached."""
     return f"t{uuid.uuid4().hex[:12]}"
 
 
@@ -280,6 +281,7 @@ def _structures() -> Iterator[str]:
 
 
 def _renamed(text: str, many: int) -> list[str]:
+    """Return copies of a predicate's text, each with another unused name in place of ``topic``."""
     return [text.replace("topic =", f"{_fresh()} =", 1) for _ in range(many)]
 
 
@@ -356,6 +358,7 @@ def with_mistake(history: History) -> History:
 
 
 def _newest(history: History) -> Content:
+    """Return what the write with the highest version wrote; raises ValueError where none wrote."""
     return max(
         (operation.content for operation in history if operation.is_write),
         key=lambda content: content.version or 0,

@@ -42,6 +42,7 @@ Place = Mapping[str, Any]
 def _session_arguments(
     master: str | None = None, remote: str | None = None, partitions: int | None = None
 ) -> Place:
+    """Return arguments of ``pipeline.session`` for a place; None leaves Spark's own choice."""
     config = {} if partitions is None else {"spark.sql.shuffle.partitions": partitions}
     return {"master": master, "remote": remote, "config": config}
 
@@ -79,6 +80,7 @@ def write_results(source: str, out: str, place: Place) -> dict[str, list[str]]:
 
 
 def _jobs(spark: Any, source: str, out: str) -> Iterator[tuple[str, Any]]:
+    """Yield names and results of the pipeline's operations, on the ingested trace and a generated one."""
     from mudkit import pipeline
 
     for name, folder in (("ingested", Path(out) / "trace"), ("generated", Path(source) / "generated")):
@@ -90,6 +92,7 @@ def _jobs(spark: Any, source: str, out: str) -> Iterator[tuple[str, Any]]:
 
 
 def _spread(spark: Any, folder: Path) -> None:
+    """Draw 20 numbers on the session's workers, and write them into the folder as one Parquet file."""
     from mudkit import pipeline
 
     def drawn(seed: int) -> dict[str, float]:
@@ -266,6 +269,7 @@ def serve_spark(place: Place) -> None:
 
 
 def _label_reads(spark: Any, folder: str) -> pa.Table:
+    """Label the reads of a folder's trace on Spark, and return the labels in this process."""
     from mudkit import pipeline
 
     positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
@@ -281,6 +285,10 @@ def _label_writes(spark: Any, folder: str) -> int:
 
 
 def _summary(labels: pa.Table | int) -> dict[str, Any]:
+    """Summarise labels: their count and, of a table, a digest of the reads that DuckDB counts alike.
+
+    Labels of which only the count is known are given as that count.
+    """
     if isinstance(labels, int):
         return {"labels": labels}
     alone = pc.and_(pc.is_null(labels["cached_read_id"]), pc.greater(labels["points"], 0))
@@ -293,6 +301,7 @@ def serve_duckdb() -> None:
 
 
 def _count_points(request: tuple[str, str]) -> dict[str, Any]:
+    """Count the points of each read of a folder's trace in DuckDB, the second part of the request."""
     import duckdb
 
     _, folder = request
@@ -403,6 +412,7 @@ F2: Final = Row(
 
 
 def _labelled_name(what: str, size: str) -> str:
+    """Return the name of a figure with the size or place it is for; without one, the name itself."""
     return f"{what}, {size}" if size else what
 
 
@@ -428,6 +438,10 @@ def _label_figures(
     local: Mapping[str, Sequence[dict[str, Any]]],
     on_cluster: Mapping[str, Sequence[dict[str, Any]]],
 ) -> dict[str, Quantity]:
+    """Return the row's figures from the answers of processes, which are in order of the runs.
+
+    `pairs` are our and DuckDB's answers; their first pair warms up and is not timed.
+    """
     agree = [float(ours["counted"] == theirs["counted"]) for ours, theirs in pairs]
     ours_s, theirs_s = ([answer["s"] for answer in side] for side in zip(*pairs[1:], strict=True))
     quantities = {

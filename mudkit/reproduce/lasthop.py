@@ -44,6 +44,7 @@ def of_seeds(table: pd.DataFrame, value: str, **where: Any) -> Quantity:
 
 
 def _rows(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows of the table that have all of these values in these columns."""
     for name, value in where.items():
         table = table[table[name] == value]
     return table
@@ -448,6 +449,7 @@ def _lost_share(table: pd.DataFrame, time_s: float, days: int) -> Quantity:
 
 
 def _medians(table: pd.DataFrame) -> pd.Series[float]:
+    """Return the larger one of the medians of waste and loss, by expiration threshold in seconds."""
     return table.groupby("expiration_threshold_s")[["waste", "loss"]].median().max(axis=1)
 
 

@@ -78,19 +78,24 @@ class Fleet:
         self._world.run(self._until_us)
 
     def _switch(self, _: None) -> None:
+        """Disconnect the device when it is online, and connect it when it is not."""
         (self._phone.link_down if self._phone.is_online else self._phone.link_up)("drawn")
 
     def _publish(self, message: tuple[str, float, float | None]) -> None:
+        """Publish a drawn message (number, rank, lifetime in seconds or None for no end)."""
         item, rank, lasts_s = message
         self._topic.publish("", rank, lasts_s, item=item)
 
     def _rerank(self, change: tuple[str, float]) -> None:
+        """Change the rank of a message (number, new rank)."""
         self._topic.rerank(*change)
 
     def _read(self, _: None) -> None:
+        """Read on the device as the user does, up to `max_read` messages."""
         self._subscriber.read("news")
 
     def _record(self, process: Any, effect: Any) -> None:
+        """Append the number of an item that the device has just received or its user has just read."""
         if "delivered_us" in effect.row:
             self.forwarded.append(int(effect.row["item"]))
         if "read_us" in effect.row:

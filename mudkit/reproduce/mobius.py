@@ -191,6 +191,7 @@ def _agreement(load: MatchingLoad) -> float:
 
 
 def _per_record_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+    """Time matching in batches, in µs a record; a value for each run, without the one that warms up."""
     times = []
     for run in range(runs + 1):  # the first warms up
         batch = load.records(records, seed=run)
@@ -202,6 +203,7 @@ def _per_record_us(load: MatchingLoad, index: SubscriptionIndex, records: int, r
 
 
 def _single_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+    """Time matching record by record, in µs a record; a value for each run."""
     times = []
     for run in range(runs):
         batch = load.records(records, seed=run + 1)
@@ -214,6 +216,7 @@ def _single_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs:
 
 
 def _matches(load: MatchingLoad, index: SubscriptionIndex, records: int) -> float:
+    """Return the average number of subscriptions that a record matches."""
     batch = load.records(records)
     return sum(map(len, index.match_many(batch, load.writers(batch)))) / records
 
@@ -231,6 +234,7 @@ def _update_us(load: MatchingLoad, index: SubscriptionIndex, updates: int, runs:
 
 
 def _moves(load: MatchingLoad, many: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
+    """Draw updates (subscription, its reader's new age and place) of random readers."""
     rng = random.Random(seed)
     return [
         (f"sub-{rng.randrange(load.subscriptions)}", {"age": 30, "loc": (rng.random(), rng.random())})
@@ -259,6 +263,7 @@ def _hard(shape: Shape, subscriptions: int, topics: int, records: int, runs: int
 
 
 def _mixed_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
+    """Time matching record by record with `_MOVES` updates before each, in µs a record and its updates."""
     times = []
     for run in range(runs):
         batch = load.records(records, seed=run + 1)

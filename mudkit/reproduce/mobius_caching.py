@@ -109,6 +109,7 @@ class Traces:
 
 
 def _recorded() -> dict[str, Path | None]:
+    """Return the file of each recorded trace; None where it is not on this machine."""
     shared = Path(mudkit.__file__).resolve().parents[2] / "shared" / "data"
     files = {name: shared / file for name, file in _RECORDED.items()}
     return {name: file if file.is_file() else None for name, file in files.items()}
@@ -124,6 +125,13 @@ MIN_GAP: Final = 0.05
 
 
 class _ReadOutcome(NamedTuple):
+    """Outcome of read caching on a trace.
+
+    Shares of reads sent by the fixed rule, by the tree and by the bound, all with as many stale answers as
+    the rule; the share that is stale with the rule; and how many times more the rule sends than bound and
+    tree with `FEWER_STALE` times fewer stale answers.
+    """
+
     rule: float
     rule_stale: float
     tree: float
@@ -183,6 +191,10 @@ def _replay_reads(trace: Labelled) -> dict[str, _ReadOutcome]:
 
 
 def _read_outcome(pairs: Pairs, completeness: float | None) -> _ReadOutcome:
+    """Replay reads with the fixed rule, the learnt trees and the bound in hindsight.
+
+    An answer is stale below the `completeness`; None: if it lacks a point.
+    """
     count, stale = len(pairs.device), pairs.are_stale(completeness)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:
@@ -204,6 +216,7 @@ def _read_outcome(pairs: Pairs, completeness: float | None) -> _ReadOutcome:
 
 
 def _read_figures(by_name: Mapping[str, Sequence[_ReadOutcome]]) -> dict[str, Quantity]:
+    """Return the row's figures from the outcomes of all seeds, by regime."""
     quantities: dict[str, Quantity] = {}
     wide = {
         name: _closed_reads(runs)
@@ -258,12 +271,16 @@ _BASE: Final = Batch(30)
 
 
 class _Shares(NamedTuple):
+    """Shares of a policy: messages and points sent, by writes; missed, by reads."""
+
     messages: float
     points: float
     missed: float
 
 
 class _WriteOutcome(NamedTuple):
+    """Outcome of write batching: the shares of each policy; `hours` is None where it was not searched."""
+
     ten: _Shares
     thirty: _Shares
     tree: _Shares
@@ -325,10 +342,15 @@ M5: Final = Row(
 
 
 def _replay_writes(trace: Labelled) -> tuple[str, _WriteOutcome]:
+    """Replay a trace, and return its name and outcome."""
     return trace.name, _write_outcome(Writes.of(trace.labels, trace.positions), ReadRequests.of(trace.reads))
 
 
 def _write_outcome(writes: Writes, requests: ReadRequests) -> _WriteOutcome:
+    """Replay the later writes with fixed delays, learnt trees and bounds in hindsight.
+
+    The tree and the delays by hour are those that miss no more than a delay of 30 minutes.
+    """
     test = writes.take(~trained_on(writes))
 
     def shares(due_us: NDArray[np.int64]) -> _Shares:
@@ -357,6 +379,7 @@ def _write_outcome(writes: Writes, requests: ReadRequests) -> _WriteOutcome:
 
 
 def _write_figures(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> dict[str, Quantity]:
+    """Return the row's figures from the outcomes of all seeds, by regime."""
     quantities: dict[str, Quantity] = {}
     for what in ("messages", "points"):
         closed = {
@@ -421,19 +444,26 @@ def _comparable(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> list[Sequence
 
 
 def _some_missed(runs: Sequence[_WriteOutcome]) -> bool:
+    """Return whether reads miss something with a delay of 30 minutes in every run."""
     return min(run.thirty.missed for run in runs) > 0
 
 
 def _by_hours(runs: Sequence[_WriteOutcome]) -> list[float]:
+    """Return the share of the gap in messages that delays by hour close, of runs that searched them."""
     return [_closed(run, "messages", "hours") for run in runs if run.hours is not None]
 
 
 def _closed(run: _WriteOutcome, what: str, who: str = "tree") -> float:
+    """Return the share of the gap between 30 minutes and bound that a policy closes.
+
+    1 where there is no gap.
+    """
     base, ours, bound = (getattr(getattr(run, policy), what) for policy in ("thirty", who, "bound"))
     return 1.0 if base <= bound else float((base - ours) / (base - bound))
 
 
 def _times(run: _WriteOutcome, who: str, what: str) -> float:
+    """Return how many times more messages or points 30 minutes sends than another policy."""
     return float(getattr(run.thirty, what) / max(getattr(getattr(run, who), what), 1e-9))
 
 

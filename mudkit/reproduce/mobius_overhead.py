@@ -356,6 +356,7 @@ class _BareServer:
 
 
 def _mud(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
+    """Return a function that writes or reads one record with a MUD client on such a link."""
     client = Client(
         lab.device("phone", link), Cloud(lab), app="news", token=lab.token("jane", "news", hours=1e6)
     )
@@ -368,6 +369,7 @@ def _mud(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
 
 
 def _bare(lab: Lab, link: str) -> Callable[[str, str, Record], Operation]:
+    """Return a function that writes or reads one record over the same link without MUD."""
     lab.server("server").install("bare", _BareServer)
     client = lab.device("phone", link).install("bare", _BareClient)
 

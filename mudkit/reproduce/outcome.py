@@ -78,12 +78,12 @@ class Result:
 
     @property
     def measured(self) -> Measured | None:
-        """The measurement, if there is one."""
+        """The measurement; None if the row has not been measured."""
         return self.kept.measured if self.kept else None
 
     @property
     def date(self) -> str | None:
-        """Date of the measurement, in ISO 8601."""
+        """Date of the measurement, in ISO 8601; None if the row has not been measured."""
         return self.kept.date if self.kept else None
 
     @property
@@ -122,6 +122,7 @@ class Result:
 
 
 def _machine() -> dict[str, Any]:
+    """Describe the machine and the versions, for the parameters of a result."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -227,6 +228,10 @@ def results(
 
 
 def _named(names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of these names, in their order and each once; a name such as ``M`` is all of its rows.
+
+    Raises ParameterError for a name of no row.
+    """
     known: dict[str, list[Row]] = {}
     for row in rows:
         for name in dict.fromkeys((row.name.split("-")[0], row.name)):
@@ -245,10 +250,12 @@ def _named(names: Sequence[str], rows: Sequence[Row]) -> list[Row]:
 
 
 def _last(row: Row, place: Path | None) -> Result:
+    """Return a row with its result of the last measurement, which is None when it has not been measured."""
     return Result(row, load_result(row.name, place or results_folder()))
 
 
 def _measure(row: Row, say: Say, place: Path | None) -> Result:
+    """Measure a row, save the result as the last one in the folder, and return it."""
     say(f"{row.name}: {words.duration(row.minutes * 60)} expected")
     with BusyCores() as busy:
         began_s = time.monotonic()

@@ -108,6 +108,7 @@ def carried_bytes(size_bytes: int, transport: str) -> int:
 
 
 def _draw_place(draw: random.Random) -> list[float]:
+    """Draw a latitude and a longitude around Lisbon, in degrees."""
     return [draw.uniform(38.6, 38.8), draw.uniform(-9.3, -9.0)]
 
 
@@ -371,10 +372,12 @@ def falls(line: Sequence[float]) -> int:
 
 
 def _chain_size(share: float, clients: int) -> int:
+    """Return the length of a chain with this share of the clients, rounded down; at least 1."""
     return max(1, math.floor(share * clients + 1e-9))
 
 
 def _saved(before: Sequence[float], after: Sequence[float]) -> Quantity:
+    """Return the share of each first number that the second one saves."""
     return Quantity.of(1 - b / a for a, b in zip(before, after, strict=True))
 
 
@@ -388,6 +391,7 @@ _MIN_LOAD, _MAX_LOAD = f"{LOADS[0]:g}", f"{LOADS[-1]:g}"
 def _sent(
     sent: Sequence[Message], volume: int, clients: int, share: float, seed: int, transport: str = "messages"
 ) -> SentAggregates:
+    """Return what pushes and downloads of these aggregates send, if all clients together fill chains."""
     aggregates = aggregate_all(sent, volume)
     size = _chain_size(share, clients)
     rest = chain_of(size, seed, clients)[1:]
@@ -527,6 +531,7 @@ R3: Final = Row(
 
 
 def _late(lags: NDArray[np.float64]) -> float:
+    """Return the lag that only one in 20 exceeds."""
     return float(np.quantile(lags, 0.95))
 
 

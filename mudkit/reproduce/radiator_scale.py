@@ -172,10 +172,12 @@ def measure_engines(
 
 
 def _engine(zones: int, clients: int) -> Groups:
+    """Return an engine with echo and windows of an hour, and clients spread over the zones."""
     return _fill(Groups(_FUNCTION, _HOUR_US, echo=True), clients, zones)
 
 
 def _fill(engine: _Engine, clients: int, zones: int = 5) -> _Engine:
+    """Register clients in the engine, in turn in each zone, and return the engine."""
     for number in range(clients):
         engine.register(0, client_name(number), {"zone": number % zones})
     return engine
@@ -314,6 +316,7 @@ def bound_s(durations_s: Sequence[float], every_s: float, speed: float) -> float
 
 
 def _t_us(ts: str | None) -> int:
+    """Return a timestamp's text in µs since 1970; 0 for None."""
     return 0 if ts is None else int(pa.scalar(ts).cast(_EVENTS.field("ts").type).value)
 
 

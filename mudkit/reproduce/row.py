@@ -85,7 +85,7 @@ class Required:
     is_shape: bool = False
 
     def holds(self, value: float) -> bool:
-        """Check whether a value meets the requirement; NaN never does."""
+        """Return whether a value meets the requirement; NaN never does."""
         if self.sense == "at least":
             return value >= self.bound
         if self.sense == "within":
@@ -167,8 +167,10 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
 
 
 def _holds(required: Required, measured: Measured) -> bool:
+    """Return whether the median of the required quantity is within the requirement."""
     return required.holds(measured.quantities[required.quantity].median)
 
 
 def _in_words(required: Required, measured: Measured) -> str:
+    """Describe a required quantity, its median and the requirement."""
     return f"{required.quantity} {words.number(measured.quantities[required.quantity].median)} ({required})"

@@ -104,6 +104,7 @@ class _Entry(NamedTuple):
 
 
 def _entry(result: Result) -> _Entry:
+    """Return the parts of the scorecard that are about one row."""
     return _Entry(result.row.name, result.verdict, _line(result), "\n".join(_section(result)))
 
 
@@ -120,6 +121,7 @@ def _read(page: str) -> dict[str, _Entry]:
 
 
 def _overview(entries: Sequence[_Entry], loaded: Sequence[str]) -> Iterator[str]:
+    """Yield the lines above the sections: counts of verdicts, rows measured under load, and the table."""
     counts = Counter(entry.verdict for entry in entries)
     yield "# Scorecard: the papers' numbers and ours\n"
     yield "Written by `mudkit reproduce --scorecard`. Verdicts are computed from the requirements below.\n"
@@ -142,6 +144,7 @@ def _overview(entries: Sequence[_Entry], loaded: Sequence[str]) -> Iterator[str]
 
 
 def _line(result: Result) -> str:
+    """Return a row's line in the table of the overview, with dashes where it has not been measured."""
     row, verdict, kept = result.row, result.verdict, result.kept
     cells = [f"[{row.name}](#{row.name.lower()})", _plain(row.source), f"{_MARKS[verdict]} {verdict}"]
     first = row.required[0].quantity
@@ -154,6 +157,7 @@ def _line(result: Result) -> str:
 
 
 def _section(result: Result) -> Iterator[str]:
+    """Yield the lines of a row's section; without a measurement it has requirements and no numbers."""
     row, kept = result.row, result.kept
     measured = kept.measured.quantities if kept else {}
     yield f"## {row.name}\n"
@@ -185,6 +189,7 @@ def _section(result: Result) -> Iterator[str]:
 
 
 def _others(quantities: dict[str, Quantity]) -> Iterator[str]:
+    """Yield the lines of a folded table of the quantities that nothing is required of."""
     yield f"<details>\n<summary>{words.count(len(quantities), 'other figure')}</summary>\n"
     yield "| figure | ours: median (lowest to highest) |"
     yield "|---|--:|"
@@ -193,6 +198,7 @@ def _others(quantities: dict[str, Quantity]) -> Iterator[str]:
 
 
 def _reason(result: Result) -> str:
+    """Explain a verdict: which requirements do not hold and why, or that all hold."""
     if result.verdict == NOT_MEASURED or result.measured is None:
         return f"{result.reason}."
     quantities = result.measured.quantities
@@ -211,10 +217,12 @@ def _reason(result: Result) -> str:
 
 
 def _required(result: Result) -> set[str]:
+    """Return the names of the quantities that a row requires something of."""
     return {required.quantity for required in result.row.required}
 
 
 def _minutes(minutes: float) -> str:
+    """Return minutes with one decimal, or ``<0.1``."""
     return "<0.1" if minutes < 0.05 else f"{minutes:.1f}"
 
 

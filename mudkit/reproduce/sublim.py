@@ -193,6 +193,7 @@ S3: Final = Row(
 
 
 def _rate(patients: Iterable[float], cases: Sequence[_Case], decisions: int, gap_s: float) -> float:
+    """Return decisions per second of processor time; the cases take turns, `gap_s` apart in virtual time."""
     policy = picu(patients)
     variables: Any = policy.variables
     begin = time.process_time()

@@ -77,6 +77,7 @@ def _quantities(result: Result) -> Text:
 
 
 def _verdict(result: Result) -> Text:
+    """Return a coloured verdict, and below it the day of the measurement if there is one."""
     verdict = Text(result.verdict, style=_STYLES.get(result.verdict, "yellow"))
     if result.date is not None:
         verdict.append(f"\n{result.date[:10]}", style="default")
@@ -89,6 +90,7 @@ def parameter_text(parameters: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
+    """Return a parameter's value as text; of mappings and lists, all items separated by commas."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_word(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):

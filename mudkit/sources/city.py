@@ -218,11 +218,12 @@ def _scattered(
 
 
 def _corner(blocks: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the corners nearest to places given in blocks."""
     return np.asarray(np.rint(blocks), dtype=np.int64)
 
 
 def _spiral(count: int) -> list[tuple[int, int]]:
-    """Points of the square spiral around the origin, in order."""
+    """Return the points of the square spiral around the origin, in order."""
     points, x, y, dx, dy, side = [(0, 0)], 0, 0, 1, 0, 1
     while len(points) < count:
         for _ in range(2):

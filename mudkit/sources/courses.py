@@ -59,7 +59,7 @@ def device_numbers(devices: Sequence[str]) -> NDArray[np.int64]:
 
 
 def check_moment(t_us: int, last_us: int, until_us: int | None = None) -> int:
-    """Check that a moment follows the one before, and that the course still knows it."""
+    """Return a moment; ParameterError if it is before the last one, or beyond ``until_us``."""
     if t_us < last_us or (until_us is not None and t_us > until_us):
         late = t_us >= last_us
         end = "" if until_us is None else f" to {until_us / US_PER_S:g} s"
@@ -149,7 +149,7 @@ class LegCourse:
         return Places(lat, lon, np.where(t_us < self._arrive_us, self._speed_mps, 0.0))
 
     def _go(self, row: NDArray[np.int64], leg: Leg) -> None:
-        """Begin legs of devices."""
+        """Begin the given legs of devices, when they leave their present places."""
         east_km, north_km = self._east1[row], self._north1[row]
         length_km = np.sqrt((leg.east_km - east_km) ** 2 + (leg.north_km - north_km) ** 2)
         lasts_us = np.ceil(1000.0 * US_PER_S * length_km / leg.speed_mps).astype(np.int64)

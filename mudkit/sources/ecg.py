@@ -69,6 +69,7 @@ def ecg_mv(
 
 @lru_cache(maxsize=256)
 def _integrated(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDArray[np.float64]:
+    """Return the signal in millivolts, read-only, because calls share it."""
     times_s = np.arange(round(seconds * ECG_HZ)) / ECG_HZ
     lengths_s = _beats(bpm, seconds, seed, spread_bpm)
     # The heights are the authors' for 60 beats a minute; at other rates the peaks keep their distance in

@@ -83,6 +83,7 @@ class _Streets:
         self._east, self._north, self._heading = (np.zeros(len(number), dtype=np.int64) for _ in range(3))
 
     def onward(self, row: NDArray[np.int64], number: NDArray[np.int64]) -> Leg:
+        """Draw the next turn of devices and the way to the turn after it."""
         model, device = self._model, self._number[row]
         u, v = self._run.pair(device, number)
         u = 2.0 * u
@@ -91,7 +92,7 @@ class _Streets:
         return self._leg(row, model.speed_low_mps + (model.speed_high_mps - model.speed_low_mps) * v)
 
     def beginning(self) -> tuple[NDArray[np.float64], NDArray[np.float64], Leg]:
-        """Places at the start, uniform on the streets, and what is left of the first legs."""
+        """Return places at the start, uniform on the streets, and what is left of the first legs."""
         model, device, blocks = self._model, self._number, self._blocks
         row = np.arange(len(device))
         behind, u = Stream(self._seed, "grid first part").pair(device, 0)
@@ -113,23 +114,25 @@ class _Streets:
         )
 
     def _turned(self, row: NDArray[np.int64], left: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Headings after a turn to the left or to the right, or to the other side where it leads out."""
+        """Return headings after a turn to the left or right, or to the other side where it leads out."""
         heading = (self._heading[row] + np.where(left, 1, 3)) % 4
         return np.where(self._room(row, heading) > 0, heading, (heading + 2) % 4)
 
     def _room(self, row: NDArray[np.int64], heading: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Blocks from the crossings to the edge of the area."""
+        """Return the blocks from the crossings to the edge of the area."""
         step_east, step_north = _EAST[heading], _NORTH[heading]
         place = np.where(step_east != 0, self._east[row], self._north[row])
         return np.where(step_east + step_north > 0, self._blocks - place, place)
 
     def _advance(self, row: NDArray[np.int64], blocks: NDArray[np.int64]) -> None:
+        """Move the crossings of devices by blocks in their headings, to the edge at most."""
         heading = self._heading[row]
         blocks = np.minimum(blocks, self._room(row, heading))
         self._east[row] += blocks * _EAST[heading]
         self._north[row] += blocks * _NORTH[heading]
 
     def _leg(self, row: NDArray[np.int64], speed_mps: NDArray[np.float64]) -> Leg:
+        """Return the legs to the present crossings of devices, without a rest."""
         rest_us = np.zeros(len(row), dtype=np.int64)
         return Leg(self._km(self._east[row]), self._km(self._north[row]), speed_mps, rest_us)
 

@@ -164,6 +164,7 @@ class LinkReplay:
         }
 
     def _join(self, table: pa.Table, names: list[str]) -> list[_Line]:
+        """Join the recordings of each named device."""
         table = table.sort_by([("device", "ascending"), ("ts", "ascending")]).combine_chunks()
         encoded = table["device"].combine_chunks().dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
@@ -226,7 +227,7 @@ def _line(name: str, rows: pa.Table, gap_s: float, offset_s: float) -> _Line:
 
 
 def _measured(name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Read numbers; NaN where nothing was measured."""
+    """Return measured numbers, NaN where nothing was measured; TraceContentError for impossible ones."""
     values = np.array(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     if (bad := (values < 0) | np.isinf(values)).any():
         raise TraceContentError(
@@ -240,11 +241,12 @@ def _measured(name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _equal(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Compare values; NaN is equal to NaN."""
+    """Return where values are equal; NaN is equal to NaN."""
     return np.asarray((a == b) | ((a != a) & (b != b)), dtype=np.bool_)
 
 
 def _described(name: str, line: _Line) -> dict[str, Any]:
+    """Return the parameters of a device that results must state."""
     from_us, until_us, up = line.capacity[:3]
     first = np.flatnonzero(np.append(True, up[1:] != up[:-1]))
     lasts_s = np.diff(np.append(from_us[first], until_us)) / US_PER_S
@@ -261,6 +263,7 @@ def _described(name: str, line: _Line) -> dict[str, Any]:
 
 
 def _table(links: Any) -> pa.Table:
+    """Return links as a table; an error of mudkit if they are none, or lack columns or values."""
     table = getattr(links, "links", links)
     if not isinstance(table, pa.Table):
         raise ParameterError(
@@ -298,6 +301,7 @@ def _table(links: Any) -> pa.Table:
 
 
 def _seconds(name: str, value: Any, *, least: float, most: float) -> float:
+    """Return a number of seconds as float; ParameterError for other values, and out of range."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not least <= value <= most:
         expected = "seconds over 0" if least else f"seconds from 0 to {most:g}"

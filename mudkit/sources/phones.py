@@ -85,7 +85,7 @@ class Sightings(NamedTuple):
 
 
 def check_plausible(town: CommuterTown, phone: PhoneUse) -> None:
-    """Check that no two fixes of a car can be over 70 m/s apart, which loaders would reject.
+    """Raise ParameterError if fixes of a car could be over 70 m/s apart, which loaders would reject.
 
     Stays must also be long enough for the queries around the starts of trips.
     """

@@ -187,10 +187,12 @@ def _reports(positions: Any) -> tuple[_Reports, int, int]:
 
 
 def _names(positions: Any) -> list[str]:
+    """Return the columns of a table; none for anything else."""
     return list(positions.column_names) if isinstance(positions, pa.Table) else []
 
 
 def _start_us(start: str | dt.datetime) -> int:
+    """Return a start in microseconds since 1970, in UTC if it names no zone; ParameterError if that fails."""
     try:
         moment = dt.datetime.fromisoformat(start) if isinstance(start, str) else start
         moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
@@ -202,8 +204,10 @@ def _start_us(start: str | dt.datetime) -> int:
 
 
 def _text(epoch_us: int) -> str:
+    """Return microseconds since 1970 as ISO 8601."""
     return (_EPOCH + epoch_us * _US).isoformat()
 
 
 def _refused(summary: str, where: str, state: str, expected: str) -> ParameterError:
+    """Return the error for a trace or start that cannot be replayed."""
     return ParameterError(summary, where=where, found=state, expected=expected)

@@ -169,10 +169,12 @@ class Stream:
 
 
 def _unit(word: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return the upper 53 bits of words as numbers in [0, 1)."""
     return np.asarray((word >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def _whole(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return integers as an array; ParameterError for other values."""
     array = np.asarray(value)
     if array.dtype.kind not in "iu" and array.size:
         raise ParameterError(
@@ -186,4 +188,5 @@ def _whole(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def _address(name: str, value: ArrayLike) -> NDArray[np.uint64]:
+    """Return integers as words of 64 bits, negative ones modulo 2**64; ParameterError for other values."""
     return _whole(name, value).astype(np.uint64)

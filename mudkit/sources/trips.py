@@ -165,9 +165,11 @@ class _Draws:
         self._works = people.commutes & attends & (not self._weekend)
 
     def _stream(self, name: str) -> Stream:
+        """Return the stream of a kind of decisions."""
         return Stream(self._seed, name)
 
     def _step(self, tour: int, leg: int = 0) -> int:
+        """Return the step of a tour and leg, different on each day."""
         return self._day * _STEPS_PER_DAY + tour * _LEGS + leg
 
     def tour(self, tour: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -184,9 +186,11 @@ class _Draws:
         return out, 3600.0 * self._stream("departure").normal(self._car, step, mean_h, spread_h, within=2.5)
 
     def to_work(self, tour: int, leg: int) -> NDArray[np.bool_]:
+        """Return which cars drive to work on a leg."""
         return self._works & (tour == 0) & (leg == 0)
 
     def second_stop(self, tour: int) -> NDArray[np.bool_]:
+        """Return which cars make a second stop on a tour."""
         town = self._town
         share = np.where(self.to_work(tour, 0), town.errand_after_work_share, town.second_stop_share)
         share = share * self._people.liveliness
@@ -203,7 +207,7 @@ class _Draws:
         return Corners(*(np.where(to_work, work, errands[rows, slot]) for work, errands in places))
 
     def stay_s(self, tour: int, leg: int) -> NDArray[np.float64]:
-        """Return the time at the end of a leg, seconds."""
+        """Return how long cars stay at the end of a leg, in seconds; 0 at home."""
         town = self._town
         if leg == _LEGS - 1:
             return np.zeros(len(self._car))

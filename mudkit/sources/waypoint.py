@@ -71,7 +71,7 @@ class RandomWaypoint:
 
 
 def check_speeds(low_mps: float, high_mps: float) -> None:
-    """Check that a range of speeds is not empty."""
+    """Raise ParameterError if a range of speeds is empty."""
     if low_mps > high_mps:
         raise ParameterError(
             "The range of speeds is empty.",
@@ -96,6 +96,7 @@ class _Waypoints:
         self._pause_us = round(model.pause_s * US_PER_S)
 
     def onward(self, row: NDArray[np.int64], number: NDArray[np.int64]) -> Leg:
+        """Draw the next places, speeds and rests of devices."""
         model, device = self._model, self._number[row]
         east, north = self._place.pair(device, number)
         speed_mps = self._speed.uniform(device, number, model.speed_low_mps, model.speed_high_mps)
@@ -103,7 +104,7 @@ class _Waypoints:
         return Leg(self._km(east), self._km(north), speed_mps, pause_us)
 
     def beginning(self) -> tuple[NDArray[np.float64], NDArray[np.float64], Leg]:
-        """Places at the start, and what is left of the stationary first legs."""
+        """Return places at the start, and what is left of the stationary first legs."""
         model, device = self._model, self._number
         behind, rest = Stream(self._seed, "waypoint first part").pair(device, 0)
         rests = Stream(self._seed, "waypoint rests").chance(device, 0, model.resting_share())

@@ -241,25 +241,28 @@ class Recorded:
         return _gathered(drawn, length_us)
 
     def _offset_us(self) -> int:
+        """Return the offset of local time from UTC."""
         return round(self.utc_offset_h * 3600 * US_PER_S)
 
     def _local_us(self) -> NDArray[np.int64]:
+        """Return the times of the log in local time."""
         return np.asarray(self.times_us, dtype=np.int64) + self._offset_us()
 
     def _refused(self, summary: str, state: str) -> ParameterError:
+        """Return the error for a log that cannot be replayed."""
         expected = "whole microseconds since 1970, with a whole day between those of the first and the last"
         return ParameterError(summary, where="times_us", found=state, expected=expected)
 
 
 def _spelled_out(count: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Repeat row i ``count[i]`` times; return the rows, and 0, 1, … within each."""
+    """Return the number of each row ``count[i]`` times, and 0, 1, … within each."""
     row = np.repeat(np.arange(len(count)), count)
     first = np.cumsum(count) - count
     return row, np.arange(len(row)) - first[row]
 
 
 def _gathered(drawn: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], length_us: int) -> Moments:
-    """Put moments in order, without those that are not in the run."""
+    """Return moments in order, without those that are not in the run."""
     parts = list(drawn)
     empty = np.zeros(0, dtype=np.int64)
     device = np.concatenate([empty, *(row for row, _ in parts)])

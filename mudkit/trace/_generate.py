@@ -146,6 +146,8 @@ def generate(
 
 @dataclass(frozen=True)
 class _Plan:
+    """Checked parameters of a generated trace, which determine all of its rows."""
+
     cars: int
     seed: int
     towns: int
@@ -155,19 +157,21 @@ class _Plan:
 
     @property
     def origin(self) -> str:
+        """Text for the column ``origin`` of reads."""
         return f"derived: generate(trip start, looked at again during the trip; seed={self.seed})"
 
     def people(self, first: int, count: int) -> Residents:
+        """Return the residents of some cars, from the number ``first`` on; fewer at the end of the fleet."""
         car = np.arange(first, min(first + count, self.cars), dtype=np.int64)
         return residents(self.town, self.seed, car, self.towns)
 
     def day(self, people: Residents, day: int) -> tuple[Sightings, Sightings]:
-        """Positions and reads of one day."""
+        """Return positions and reads of one day, given in days since 1970."""
         driven = trips(self.town, self.seed, people, day)
         return fixes(driven, self.phone, self.seed), queries(driven, self.phone, self.seed)
 
     def description(self) -> dict[str, Any]:
-        """Everything that shapes the trace."""
+        """Return everything that shapes the trace, for its manifest."""
         offset_s = round(self.town.utc_offset_h * 3600)
         hours, minutes = divmod(abs(offset_s) // 60, 60)
         zone = f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{minutes:02d}"
@@ -200,6 +204,7 @@ def _plan(
     phone: PhoneUse | None,
     rates: dict[str, Any],
 ) -> _Plan:
+    """Return the checked parameters of a trace; ParameterError for those out of range or given twice."""
     of_town, of_phone = split_rates(rates, CommuterTown, PhoneUse)
     for name, given, single in (("town", town, of_town), ("phone", phone, of_phone)):
         if given is not None and single:
@@ -224,7 +229,7 @@ def _plan(
 
 
 def _day_number(start: str | dt.date) -> int:
-    """Local date as days since 1970."""
+    """Return a local date in days since 1970; ParameterError if it is no date, or out of range."""
     try:
         date = dt.date.fromisoformat(start if isinstance(start, str) else start.strftime("%Y-%m-%d"))
     except (AttributeError, TypeError, ValueError):
@@ -235,6 +240,7 @@ def _day_number(start: str | dt.date) -> int:
 
 
 def _in_memory(plan: _Plan, progress: bool) -> Loaded:
+    """Generate the whole trace in memory, with tables in the trace's orders."""
     people = plan.people(0, plan.cars)
     by_day = [plan.day(people, day) for day in _shown(plan.days, progress)]
     positions, reads = _joined([day[0] for day in by_day]), _joined([day[1] for day in by_day])
@@ -269,6 +275,7 @@ def _by_utc_date(plan: _Plan, progress: bool) -> Iterator[tuple[Sightings, Sight
 
 
 def _positions(seen: Sightings) -> pa.Table:
+    """Return sightings as a table of positions."""
     return pa.table(
         {
             "device": _names(seen),
@@ -282,6 +289,7 @@ def _positions(seen: Sightings) -> pa.Table:
 
 
 def _reads(seen: Sightings, plan: _Plan) -> pa.Table:
+    """Return sightings as a table of reads with their ids."""
     rows = len(seen.car)
     return with_read_ids(
         pa.table(
@@ -299,19 +307,23 @@ def _reads(seen: Sightings, plan: _Plan) -> pa.Table:
 
 
 def _names(seen: Sightings) -> pa.Array:
+    """Return the device's name of each sighting."""
     car, row = np.unique(seen.car, return_inverse=True)
     return pa.array([f"car-{number:05d}" for number in car.tolist()], pa.string()).take(pa.array(row))
 
 
 def _joined(parts: list[Sightings]) -> Sightings:
+    """Return several sightings one after the other."""
     return Sightings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _taken(seen: Sightings, rows: np.ndarray[Any, Any]) -> Sightings:
+    """Return the sightings at some rows, in the order of these."""
     return Sightings(*(column[rows] for column in seen))
 
 
 def _shown(steps: Any, progress: bool) -> Iterator[Any]:
+    """Yield steps, and show a progress bar meanwhile if ``progress`` is true."""
     if not progress:
         yield from steps
         return

@@ -80,5 +80,6 @@ def load(path: Given, **options: Any) -> Loaded:
 
 
 def _load_folder(path: Place) -> Loaded:
+    """Return a trace folder's tables in memory, positions ordered by device and time."""
     positions = read_table(path, "positions").sort_by([("device", "ascending"), ("ts", "ascending")])
     return Loaded(positions, read_table(path, "reads"), read_table(path, "rejected"), read_description(path))

@@ -148,6 +148,7 @@ class Scan(Displayed):
             yield piece
 
     def _refuse_closed(self) -> None:
+        """Raise TraceContentError if the scan has been closed."""
         if not self._close.alive:
             raise TraceContentError(
                 "This scan has been closed.",

@@ -66,10 +66,12 @@ class Areas:
 
     @cached_property
     def _names(self) -> pa.Array:
+        """Names of all areas as an Arrow array, null without a name."""
         return pa.array(self.names, pa.string())
 
     @cached_property
     def _tree(self) -> shapely.STRtree:
+        """Search tree over the prepared polygons."""
         kind = shapely.GeometryType.POLYGON
         parts = shapely.from_ragged_array(kind, self.coordinates, self.offsets)
         shapely.prepare(parts)
@@ -283,6 +285,7 @@ def _points_of(ring: Any) -> NDArray[Any]:
 
 
 def _open_ring(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
+    """Return the texts of the error for a ring that is not closed or too short."""
     ends = " and ".join(f"[{x:g}, {y:g}]" for x, y in points[[0, -1]])
     return (
         f"a ring of {len(points)} positions with the ends {ends}",
@@ -292,6 +295,7 @@ def _open_ring(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
 
 
 def _no_degrees(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
+    """Return the texts of the error for a position that is not in degrees."""
     return (
         f"the position [{points[at, 0]:g}, {points[at, 1]:g}]",
         "degrees, longitude first",
@@ -300,6 +304,7 @@ def _no_degrees(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
 
 
 def _long_edge(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
+    """Return the texts of the error for an edge of over 180 degrees."""
     return (
         f"an edge from longitude {points[at, 0]:g} to {points[at + 1, 0]:g}",
         "edges of at most 180 degrees, which cannot mean the other way around the Earth",
@@ -308,6 +313,7 @@ def _long_edge(points: NDArray[np.float64], at: int) -> tuple[str, str, str]:
 
 
 def _not_geojson(where: str, problem: str) -> TraceFormatError:
+    """Return the error for a document that is no GeoJSON."""
     return TraceFormatError(
         f"{where} is not GeoJSON.",
         where=where,
@@ -318,6 +324,7 @@ def _not_geojson(where: str, problem: str) -> TraceFormatError:
 
 
 def _unusable_feature(where: str, number: int, found: str, expected: str, remedy: str) -> TraceFormatError:
+    """Return the error for a feature that cannot be used."""
     return TraceFormatError(
         f"Feature {number:,} of {where} is not usable.",
         where=f"{where}, feature {number:,}",
@@ -328,7 +335,10 @@ def _unusable_feature(where: str, number: int, found: str, expected: str, remedy
 
 
 def _features(document: Any, where: str) -> list[Any]:
-    """Return the features of a document."""
+    """Return the features of a document.
+
+    A geometry alone is made one; TraceFormatError for other documents.
+    """
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "FeatureCollection" and isinstance(document.get("features"), list):
         features: list[Any] = document["features"]
@@ -341,7 +351,7 @@ def _features(document: Any, where: str) -> list[Any]:
 
 
 def _names(features: Sequence[Any], name: str | None, where: str) -> list[str | None]:
-    """Return the names of features: a property, or the id, or else the number."""
+    """Return the names of features: a property; without ``name`` the id, or else the number."""
     if name is None:
         ids = [feature.get("id") for feature in features]
         return [str(number) if given is None else _text(given) for number, given in enumerate(ids, start=1)]
@@ -359,6 +369,7 @@ def _names(features: Sequence[Any], name: str | None, where: str) -> list[str | 
 
 
 def _text(value: Any) -> str | None:
+    """Return a value of JSON as text; None stays None."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -106,7 +106,7 @@ def _with_fix(good: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> None:
-    """Raise an error if most positions contradict each other.
+    """Raise TraceContentError if most positions contradict each other.
 
     ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows. A row that
     stands in the file again contradicts nothing, nor does one without a place, or one near by whose time is
@@ -127,7 +127,7 @@ def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> N
 
 
 def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[str, int]) -> None:
-    """Raise an error if devices report only once.
+    """Raise TraceContentError if no device has more than one position.
 
     ``rejected`` counts the rows that parsing and cleaning set aside, by reason.
     """
@@ -147,6 +147,7 @@ def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[
 
 
 def _counted(number: int, what: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -157,6 +158,7 @@ def _or_infinite(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Return a column, or nulls of a type where the table lacks it."""
     return table[name] if name in table.column_names else pa.nulls(len(table), kind)
 
 

@@ -143,6 +143,7 @@ def _number(value: float) -> str:
 
 
 def _no_such_rule(text: str) -> ParameterError:
+    """Return the error for a text that is no rule, with a similar rule if there is one."""
     name = text.partition("(")[0].strip()
     near = did_you_mean(name, () if name in _PARAMETERS else _PARAMETERS)
     return ParameterError(
@@ -188,6 +189,7 @@ def derive_reads(
 
 
 def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
+    """Return rows and times of the reads at first positions, and at each move after a long enough stand."""
     t_us = epoch_us(positions["ts"])
     moves = np.flatnonzero(moved_from(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
     still = np.diff(t_us[moves], prepend=t_us[:1]) >= rule.still_s * US_PER_S
@@ -244,6 +246,7 @@ def _on_sphere(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Iterator[t
 def _occupancy(
     positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: pa.Array
 ) -> _Chosen:
+    """Return rows and times of the reads at the first position with a fare after one without."""
     full = np.asarray(pc.fill_null(occupied, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
     empty = np.asarray(pc.invert(pc.fill_null(occupied, True)).to_numpy(zero_copy_only=False), dtype=np.bool_)
     starts = np.zeros(len(full), dtype=np.bool_)
@@ -299,6 +302,7 @@ def _cumulated(mean: float) -> NDArray[np.float64]:
 
 
 def _none(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
+    """Return no reads."""
     return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 

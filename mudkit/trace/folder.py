@@ -169,6 +169,7 @@ class TraceWriter:
             self._write_part(name, f"{name}/date={date}", table.slice(first, last - first))
 
     def _write_part(self, name: str, folder: str, table: pa.Table) -> None:
+        """Write rows as the next file of a folder, and add it to the files."""
         file = f"{folder}/part-{self._part}{self._parts[folder]:05d}.parquet"
         with staged_file(self._folder / file) as staging:
             pq.write_table(table, staging, compression="zstd")
@@ -410,6 +411,7 @@ def read_table(path: PlaceLike, name: str, *, where: str | Predicate | None = No
 
 
 def _damaged(path: Place, problem: str) -> TraceFormatError:
+    """Return the error for a trace whose files do not have what its manifest says."""
     return TraceFormatError(
         f"The trace {path} is damaged.",
         where=str(path),
@@ -425,6 +427,7 @@ def columns_language(schema: pa.Schema) -> Language:
 
 
 def _kind(type_: pa.DataType) -> str:
+    """Return the kind that the language of predicates has for a type of Arrow."""
     if pa.types.is_boolean(type_):
         return "boolean"
     return "string" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else "number"
@@ -448,4 +451,5 @@ def select(table: pa.Table, where: str | Predicate) -> pa.Table:
 
 
 def _numpy(column: pa.ChunkedArray) -> NDArray[np.generic]:
+    """Return a column as an array of NumPy."""
     return np.asarray(column.to_numpy())

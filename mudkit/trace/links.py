@@ -313,6 +313,7 @@ def _parse_links(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
 
 
 def _parse_driving(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
+    """Parse a file of driving tests; return columns, and for each row why it is rejected, or nothing."""
     network, test = (pc.utf8_trim_whitespace(_text(columns[name])) for name in ("network", "test"))
     mbps = numbers(columns["mbps"].combine_chunks())
     t_us = times_us(_with_offsets(_text(columns["time_local"]), options.tz), options.tz)
@@ -329,6 +330,7 @@ def _parse_driving(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Ar
 
 
 def _parse_states(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Array], NDArray[np.str_]]:
+    """Parse a file of links' states; return columns, and for each row why it is rejected, or nothing."""
     device = pc.utf8_trim_whitespace(_text(columns["device"]))
     ts = columns["ts"].combine_chunks()
     with_offsets = _with_offsets(ts, options.tz) if pa.types.is_string(ts.type) else ts
@@ -352,16 +354,19 @@ def _parse_states(columns: pa.Table, options: Options) -> tuple[dict[str, pa.Arr
 def _reasons(
     t_us: NDArray[np.int64], unparsable: NDArray[np.bool_], negative: NDArray[np.bool_]
 ) -> NDArray[np.str_]:
+    """Return why each row is rejected; an empty text: it is not."""
     late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
     choices = [UNPARSABLE, LATE, _NEGATIVE]
     return np.select([unparsable | (t_us == NO_TIME), late, negative], choices, default="")
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array of texts."""
     return column.combine_chunks().cast(pa.string())
 
 
 def _blank(text: pa.Array, also: list[str] | None = None) -> NDArray[np.bool_]:
+    """Return a mask, True where a text is null, blank, or one of ``also``."""
     empty = pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(["", *(also or [])], pa.string()))
     return np.asarray(pc.or_kleene(empty, text.is_null()).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
@@ -394,6 +399,7 @@ def _outage(
     outage_kbps: float,
     outage_s: float,
 ) -> NDArray[np.bool_]:
+    """Return a mask, True for the rows of stretches that are slow for long enough to be an outage."""
     low = down_kbps < outage_kbps
     first, total_us = stretches(low, begins, lasts_us)
     is_outage = low[first] & (total_us >= outage_s * US_PER_S)

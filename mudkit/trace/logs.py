@@ -109,11 +109,15 @@ class Log:
         return self._line_of(int(self.rows[row]))
 
     def _line_of(self, number: int) -> str:
+        """Return the file and the line of a row, by its number in the file."""
         ((_, line, _),) = lines_of(self.file, self.dialect, [number])
         return f"{self.file.name}, line {line}"
 
     def times(self, name: str, tz: str, *, may_be_empty: bool = False) -> NDArray[np.int64]:
-        """Return a column of times, µs since 1970; NO_TIME where an optional one is empty."""
+        """Return a column of times, µs since 1970; NO_TIME where an optional one is empty.
+
+        Raises TraceContentError for the first that cannot be read.
+        """
         column = self.columns[name]
         t_us = times_us(column, tz)
         is_needed = is_given(column) | (not may_be_empty)
@@ -130,7 +134,10 @@ class Log:
         return t_us
 
     def numbers(self, name: str, *, may_be_empty: bool = False) -> NDArray[np.float64]:
-        """Return a column of numbers; NaN where an optional one is empty."""
+        """Return a column of numbers; NaN where an optional one is empty.
+
+        Raises TraceContentError for the first that is not a finite number.
+        """
         values = numbers(self.columns[name], decimal_comma=True)
         is_needed = is_given(self.columns[name]) | (not may_be_empty)
         expected = "a number" + (", or nothing" if may_be_empty else "")
@@ -140,7 +147,7 @@ class Log:
     def _check(
         self, bad: NDArray[np.bool_], summary: str, name: str, expected: str, remedy: str | None = None
     ) -> None:
-        """Raise an error about the first bad value of a column."""
+        """Raise TraceContentError about the first bad value of a column, if there is one."""
         check_rows(
             bad,
             self.at,
@@ -176,6 +183,7 @@ def check_rows(
 
 
 def _more(count: int) -> str:
+    """Return in words how many more bad rows there are; empty without any."""
     return f"; {count - 1:,} more like it" if count > 1 else ""
 
 
@@ -214,4 +222,5 @@ def check_overlap(
 
 
 def _minute(t_us: int) -> str:
+    """Return a time as text, to the minute, in UTC."""
     return str(np.datetime64(t_us, "us").astype("datetime64[m]")).replace("T", " ")

@@ -63,7 +63,7 @@ class Stream(Protocol):
     """Computation over rows ``device, t_us, lat, lon`` that come in order, piece by piece."""
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the results that are complete with these rows."""
+        """Add the next rows; return the results that are complete with them."""
 
     def finish(self) -> pa.Table:
         """Return the results that the end of all rows completes."""
@@ -87,6 +87,7 @@ def rows_of(positions: pa.Table, names: tuple[str, ...] = ()) -> pa.Table:
 
 
 def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return a mask, True where a value is not null."""
     return np.asarray(column.is_valid().to_numpy(), dtype=np.bool_)
 
 
@@ -145,7 +146,10 @@ class _Runs:
     _last: pa.Table | None = None
 
     def add(self, piece: pa.Table) -> pa.Table | None:
-        """Return the runs that end before the last row of a piece; None: there are no rows yet."""
+        """Add the next rows.
+
+        Return the runs that end before the last of them, None while there are no rows.
+        """
         if not len(piece):
             return None
         rows = _appended(self._last, piece, self.max_gap_s)
@@ -162,12 +166,13 @@ class _Runs:
         return runs
 
     def finish(self) -> pa.Table | None:
-        """Return the last run, if there were rows."""
+        """Return the last run; None without rows."""
         if self._first is None:
             return None
         return _joined(self._first, self._last, np.ones(1, dtype=np.bool_))
 
     def _begins(self, rows: pa.Table, is_new: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the rows at which a run begins."""
         if self.radius_km is None:
             state = np.asarray(pc.fill_null(rows["occupied"].cast(pa.int8()), -1).to_numpy())
             return np.flatnonzero(is_new | np.append(True, np.diff(state) != 0))
@@ -179,6 +184,10 @@ class _Runs:
 
 
 def _joined(first: pa.Table, last: pa.Table | None, is_over: NDArray[np.bool_]) -> pa.Table:
+    """Return the first rows of runs with their last ones behind.
+
+    ``is_over``: no row of the run can follow.
+    """
     assert last is not None
     names = ("t_us", "lat", "lon", "number", "way_nm")
     columns = {f"last_{name}": last[name] for name in names} | {"is_over": pa.array(is_over)}
@@ -198,7 +207,7 @@ class StopStream:
         self._runs = _Runs(self.max_gap_s, self.radius_km)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the stops that end before the last of these rows."""
+        """Add the next rows; return the stops that end before the last of them."""
         return self.of_runs(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -219,6 +228,7 @@ class StopStream:
 
 
 def _is_stop(runs: pa.Table, min_stop_s: float) -> NDArray[np.bool_]:
+    """Return which runs last long enough to be a stop."""
     stay_us = runs["last_t_us"].to_numpy() - runs["t_us"].to_numpy()
     return np.asarray(stay_us >= round(min_stop_s * US_PER_S))
 
@@ -242,7 +252,7 @@ class TripStream:
         self._runs = _Runs(self.max_gap_s, self.radius_km)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the trips that end before the last of these rows."""
+        """Add the next rows; return the trips that end before the last of them."""
         return self.of_runs(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -282,6 +292,7 @@ def _lasts(runs: pa.Table, chosen: NDArray[np.bool_], is_stop: bool | None) -> p
 def _as_ends(
     runs: pa.Table, place: NDArray[np.int64], names: list[tuple[str, str]], is_stop: bool | None
 ) -> pa.Table:
+    """Return some rows of runs as ends of trips, with whether they are at a stop; None: unknown."""
     rows = runs.take(place // 2)
     columns = {name: rows[of] for name, of in names}
     stops = pa.array([is_stop] * len(place), pa.bool_())
@@ -289,6 +300,7 @@ def _as_ends(
 
 
 def _merged(some: pa.Table, others: pa.Table) -> pa.Table:
+    """Return two tables of ends of trips in one, in the order of ``place``."""
     both = pa.concat_tables([some, others])
     return both.take(np.argsort(both["place"].to_numpy(), kind="stable"))
 
@@ -327,7 +339,7 @@ class MovementStream:
         self._streams = StopStream(*limits), TripStream(*limits, self.min_km)
 
     def add(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return the stops and the trips that end before the last of these rows."""
+        """Add the next rows; return the stops and the trips that end before the last of them."""
         return self._of_runs(self._runs.add(rows))
 
     def finish(self) -> tuple[pa.Table, pa.Table]:
@@ -335,6 +347,7 @@ class MovementStream:
         return self._of_runs(self._runs.finish())
 
     def _of_runs(self, runs: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+        """Return the stops and the trips among the next runs."""
         stops_, trips_ = (stream.of_runs(runs) for stream in self._streams)
         return stops_, trips_
 
@@ -354,7 +367,7 @@ class FareStream:
         self._runs = _Runs(self.max_gap_s, None)
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the fares that end before the last of these rows."""
+        """Add the next rows; return the fares that end before the last of them."""
         return self._fares(self._runs.add(rows))
 
     def finish(self) -> pa.Table:
@@ -362,6 +375,7 @@ class FareStream:
         return self._fares(self._runs.finish())
 
     def _fares(self, runs: pa.Table | None) -> pa.Table:
+        """Return the fares among the next runs, each of which needs the run before and the one after."""
         if runs is None:
             return TRIPS.empty_table()
         if self._before is not None:
@@ -375,10 +389,12 @@ class FareStream:
 
 
 def _is_true(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return a mask, True where a value is true; null is not."""
     return np.asarray(pc.fill_null(column, False).to_numpy(), dtype=np.bool_)
 
 
 def _chosen(rows: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of some rows."""
     chosen = np.zeros(rows, dtype=np.bool_)
     chosen[places] = True
     return chosen
@@ -392,7 +408,7 @@ class SpeedStream:
     _last: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Return the speeds up to the last of these rows."""
+        """Add the next rows; return the speeds up to the last of them."""
         if not len(rows):
             return SPEEDS.empty_table()
         rows = _appended(self._last, rows, self.max_gap_s)
@@ -583,9 +599,11 @@ def list_fares(positions: pa.Table, occupied: pa.Array | None) -> pa.Table:
 
 
 def _computed(positions: Loaded | pa.Table, stream: Stream, names: tuple[str, ...]) -> pa.Table:
+    """Return what a stream computes of positions, once these are in order."""
     table = table_of(positions, names)
     return _run(stream, in_order(rows_of(table, tuple(set(names) - set(POINT)))))
 
 
 def _run(stream: Stream, rows: pa.Table) -> pa.Table:
+    """Return all that a stream computes of rows that are in order."""
     return pa.concat_tables([stream.add(rows), stream.finish()])

@@ -345,7 +345,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], kind: str = 
 
 
 def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
-    """Return the form of the first file with such a row, and this row as it stands there."""
+    """Return the form of the first file with such a row, None if unknown, and this row as it stands there."""
     first = next(_rejected_batches(plan, reason), None)
     if first is None:  # of a table that is read elsewhere, only the first rows are known here
         return None, "none of them among the first rows"

@@ -88,7 +88,7 @@ class FilePieces:
         tally.check_cleaned(self._plan)
 
     def _parse(self) -> None:
-        """Read all rows; raise an error if most cannot be read."""
+        """Sort all rows of the source by device; raise an error of mudkit if most cannot be read."""
         source = self._plan.source
         files = source.files()
         sizes = source.sizes()
@@ -140,6 +140,7 @@ class FolderPieces:
         yield from _only_rejected(unread, self._max_rows, self.description)
 
     def _sort(self) -> None:
+        """Sort the rows of all tables into runs by device."""
         rows: Mapping[str, int] = self.description["rows"]
         total = sum(rows.get(name, 0) for name in self._runs)
         with bar(total / 1e6, f"reading {self._path.name}", "M rows") as show:
@@ -153,6 +154,7 @@ class FolderPieces:
                 runs.finish()
 
     def _batches(self, name: str) -> Iterator[pa.Table]:
+        """Yield the rows of a table of the folder in batches; none if it has no file."""
         if files := table_files(self._path, name):
             kept = {"batch_size": self._max_rows, "batch_readahead": 2, "fragment_readahead": 1}
             for batch in dataset(files, SCHEMAS[name]).to_batches(**kept):
@@ -178,6 +180,7 @@ class _Unread:
             self._sink.close()
 
     def add(self, rows: pa.Table) -> None:
+        """Append rows, in memory or to the file."""
         if self._file is None:
             self._tables.append(rows)
         else:

@@ -50,6 +50,7 @@ def devices() -> Summary:
 
 
 def _list_devices(piece: Piece) -> pa.Table:
+    """Return rows, first and last time and place of each device in a piece."""
     code = piece.code[piece.begin :]
     first = np.flatnonzero(np.diff(code, prepend=-1)) + piece.begin
     last = np.append(first[1:], len(piece.code))[: len(first)] - 1
@@ -70,6 +71,7 @@ def quarters() -> Summary:
 
 
 def _list_quarters(piece: Piece) -> pa.Table:
+    """Return the rows of each device and quarter of an hour in a piece."""
     code, quarter = piece.code[piece.begin :], piece.t_us[piece.begin :] // (QUARTER_S * US_PER_S)
     first = np.flatnonzero((np.diff(code, prepend=-1) != 0) | (np.diff(quarter, prepend=-1) != 0))
     rows = np.diff(first, append=len(code))
@@ -86,6 +88,7 @@ def moments() -> Summary:
 
 
 def _list_moments(piece: Piece) -> pa.Table:
+    """Return the three minutes and the time of each row."""
     t_us = piece.t_us[piece.begin :]
     return pa.table({"moment": t_us // (MOMENT_S * US_PER_S), "first_us": t_us, "last_us": t_us})
 
@@ -96,6 +99,7 @@ def long_steps(least_us: int) -> Summary:
 
 
 def _list_long_steps(least_us: int, piece: Piece) -> pa.Table:
+    """Return the steps in a piece that take ``least_us`` or longer."""
     at = piece.steps
     at = at[piece.t_us[at + 1] - piece.t_us[at] >= least_us]
     return pa.table(
@@ -118,6 +122,7 @@ def short_steps(most_us: int) -> Summary:
 
 
 def _list_short_steps(most_us: int, piece: Piece) -> pa.Table:
+    """Return the number of steps in a piece that take ``most_us`` or less."""
     at = piece.steps
     return pa.table({"all": [0], "rows": [int((piece.t_us[at + 1] - piece.t_us[at] <= most_us).sum())]})
 
@@ -128,6 +133,7 @@ def origins() -> Summary:
 
 
 def _list_origins(piece: Piece) -> pa.Table:
+    """Return origin and time of each read."""
     t_us = piece.t_us[piece.begin :]
     ones = np.ones(len(t_us), dtype=np.int64)
     columns = {"origin": piece.table["origin"].slice(piece.begin), "rows": ones}
@@ -141,6 +147,7 @@ def requests() -> Summary:
 
 
 def _list_requests(piece: Piece) -> pa.Table:
+    """Return box and window of each read, each as the least and as the largest."""
     columns = {name: piece.table[name].slice(piece.begin) for name in _REQUEST}
     ends = {f"{end}_{name}": column for name, column in columns.items() for end in ("least", "most")}
     return pa.table({"all": np.zeros(len(piece.t_us) - piece.begin, dtype=np.int64)} | ends)
@@ -155,6 +162,7 @@ def stretches(lengths_us: tuple[int, ...]) -> Summary:
 
 
 def _list_stretches(lengths_us: tuple[int, ...], piece: Piece) -> pa.Table:
+    """Return the rows of each stretch of time, for each length."""
     t_us = piece.t_us[piece.begin :]
     counted = [np.unique(t_us // length_us, return_counts=True) for length_us in lengths_us]
     numbers, rows = (np.concatenate(columns) for columns in zip(*counted, strict=True))
@@ -168,6 +176,7 @@ def speeds() -> Summary:
 
 
 def _list_speeds(piece: Piece) -> pa.Table:
+    """Return the number of rows with a finite speed."""
     if "speed_mps" not in piece.table.column_names:
         return pa.table({"all": [0], "rows": [0]})
     known = pc.is_finite(piece.table["speed_mps"].slice(piece.begin))
@@ -180,6 +189,7 @@ def match(sought: tuple[tuple[str, int], ...]) -> Summary:
 
 
 def _list_found(sought: tuple[tuple[str, int], ...], piece: Piece) -> pa.Table:
+    """Return the ``place`` of each sought device and time that a row has."""
     places = {pair: place for place, pair in enumerate(sought)}
     at = np.flatnonzero(np.isin(piece.t_us, np.array([t_us for _, t_us in sought], dtype=np.int64)))
     at = at[at >= piece.begin]
@@ -195,6 +205,7 @@ def aside() -> Summary:
 
 
 def _list_aside(piece: Piece) -> pa.Table:
+    """Return reason, device and time of each row; an unknown time is null."""
     at = np.arange(piece.begin, len(piece.code))
     t_us = pa.array(piece.t_us[at], mask=piece.t_us[at] == NO_TIME)
     ones = np.ones(len(at), dtype=np.int64)
@@ -213,6 +224,7 @@ def exchanged_aside(
 def _list_exchanged_aside(
     middle: tuple[float, float], far_km: float, near_km: float, reasons: tuple[str, ...], piece: Piece
 ) -> pa.Table:
+    """Return device and time of the rows whose exchanged place is near the middle."""
     lat, lon = piece.lat, piece.lon
     is_exchanged = (np.abs(lon) <= 90) & pc.is_in(piece.table["reason"], pa.array(reasons)).to_numpy()
     is_exchanged &= distance_km(np.clip(lat, -90, 90), lon, *middle) > far_km
@@ -239,6 +251,7 @@ def step_values(tz: str) -> Values:
 
 
 def _list_steps(tz: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return local day and seconds of each step."""
     at = piece.steps
     days = local_days(piece.t_us[at + 1] // (QUARTER_S * US_PER_S), tz)
     return days, (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
@@ -251,6 +264,7 @@ def steps_by_day(median_s: float) -> Summary:
 
 
 def _list_steps_by_day(median_s: float, piece: Piece) -> pa.Table:
+    """Return device and UTC day of each step, and whether it is below or equal to a median."""
     at = piece.steps
     step_s = (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
     return pa.table(
@@ -270,6 +284,7 @@ def step_bins(edges_s: tuple[float, ...]) -> Summary:
 
 
 def _list_step_bins(edges_s: tuple[float, ...], piece: Piece) -> pa.Table:
+    """Return the number of steps in each bin of seconds."""
     at = piece.steps
     step_s = (piece.t_us[at + 1] - piece.t_us[at]) / US_PER_S
     rows, _ = np.histogram(step_s, edges_s)
@@ -282,6 +297,7 @@ def place_values(what: str) -> Values:
 
 
 def _list_places(what: str, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the latitude, longitude or turned longitude of each row, all in the group 0."""
     value = (piece.lat if what == "lat" else piece.lon)[piece.begin :]
     if what == "turned":
         value = np.where(value < 0, value + 360.0, value)
@@ -294,6 +310,7 @@ def time_values() -> Values:
 
 
 def _list_times(piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the time of each row, all in the group 0."""
     t_us = piece.t_us[piece.begin :]
     return np.zeros(len(t_us), dtype=np.int64), t_us.astype(np.float64)
 
@@ -304,6 +321,7 @@ def distance_values(lat: float, lon: float) -> Values:
 
 
 def _list_distances(lat: float, lon: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the distance of each row from a place in km, all in the group 0."""
     rows = slice(piece.begin, None)
     apart_km = distance_km(piece.lat[rows], piece.lon[rows], lat, lon)
     return np.zeros(len(apart_km), dtype=np.int64), np.asarray(apart_km)
@@ -315,6 +333,7 @@ def beyond(degrees: float) -> Summary:
 
 
 def _list_beyond(degrees: float, piece: Piece) -> pa.Table:
+    """Return the number of rows beyond a latitude, to the north or to the south."""
     rows = int((np.abs(piece.lat[piece.begin :]) > degrees).sum())
     return pa.table({"all": [0], "rows": [rows]})
 
@@ -326,6 +345,7 @@ def rows_outside(low_us: float, high_us: float) -> Summary:
 
 
 def _list_outside(low_us: float, high_us: float, piece: Piece) -> pa.Table:
+    """Return device and time of the rows before one time or after another."""
     at = np.flatnonzero((piece.t_us < low_us) | (piece.t_us > high_us))
     return _dated(piece, at[at >= piece.begin])
 
@@ -365,6 +385,7 @@ def rows_at(edges: Edges, low_us: float, high_us: float) -> Summary:
 
 
 def _list_edges(edges: Edges, low_us: float, high_us: float, piece: Piece) -> pa.Table:
+    """Return device and time of the rows at edges and between two times."""
     is_counted = edges.holds(piece) & (piece.t_us >= low_us) & (piece.t_us <= high_us)
     at = np.flatnonzero(is_counted)
     return _dated(piece, at[at >= piece.begin])
@@ -403,6 +424,7 @@ def gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: float) -> 
 
 
 def _list_gaps_for(stretches: tuple[Stretch, ...], slack_us: int, most_mps: float, piece: Piece) -> pa.Table:
+    """Return the number of gaps in a piece into which each stretch fits."""
     names = piece.names.to_pylist()
     steps, counts = piece.steps, []
     for stretch in stretches:
@@ -430,6 +452,7 @@ def exchanged(middle: tuple[float, float], far_km: float, near_km: float) -> Sum
 
 
 def _list_exchanged(middle: tuple[float, float], far_km: float, near_km: float, piece: Piece) -> pa.Table:
+    """Return device and time of the rows far from the middle whose exchanged place is near it."""
     apart_km = distance_km(piece.lat, piece.lon, *middle)
     far = np.flatnonzero((apart_km > far_km) & (np.abs(piece.lon) <= 90))
     far = far[(far >= piece.begin) & (distance_km(piece.lon[far], piece.lat[far], *middle) <= near_km)]
@@ -464,6 +487,7 @@ class CellCounts:
         return self._groups.joined(parts)
 
     def _list(self, piece: Piece) -> pa.Table:
+        """Return the cells of a piece; a device that continues from the piece before is not counted again."""
         rows = slice(piece.begin, None)
         lat, lon, code = piece.lat[rows], piece.lon[rows], piece.code[rows]
         side = 2.0**self.zoom
@@ -503,6 +527,7 @@ def degrees_of_longitude() -> Summary:
 
 
 def _list_degrees(piece: Piece) -> pa.Table:
+    """Return the number of rows by degree of longitude, without zeros."""
     degree = np.floor(piece.lon[piece.begin :] % 360.0).astype(np.int64) % 360
     rows = np.bincount(degree, minlength=360)
     return pa.table({"degree": np.flatnonzero(rows), "rows": rows[rows > 0]})
@@ -514,6 +539,7 @@ def unwrapped_values(cut: float) -> Values:
 
 
 def _list_unwrapped(cut: float, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the unwrapped longitude of each row, all in the group 0."""
     lon = unwrap(piece.lon[piece.begin :], cut)
     return np.zeros(len(lon), dtype=np.int64), lon
 
@@ -529,6 +555,7 @@ def finest_cells(cut: float) -> Summary:
 
 
 def _list_finest(cut: float, piece: Piece) -> pa.Table:
+    """Return the finest cells of a piece, with rows and sums of the places within them."""
     x, y = _mercator(cut, piece)
     side = 2.0**FINEST
     column, row = (np.floor(part * side).astype(np.int64) for part in (x, y))
@@ -541,6 +568,7 @@ def _list_finest(cut: float, piece: Piece) -> pa.Table:
 
 
 def _mercator(cut: float, piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rows' places in Web Mercator, with longitudes in the turn that starts at ``cut``."""
     rows = slice(piece.begin, None)
     return to_mercator(piece.lat[rows], unwrap(piece.lon[rows], cut))
 
@@ -551,6 +579,7 @@ def squares(cut: float, side: float) -> Summary:
 
 
 def _list_squares(cut: float, side: float, piece: Piece) -> pa.Table:
+    """Return the square of each row."""
     column, row = (np.floor(part / side).astype(np.int64) for part in _mercator(cut, piece))
     return pa.table({"row": row, "column": column, "rows": np.ones(len(row), dtype=np.int64)})
 
@@ -586,6 +615,7 @@ def pixels(cut: float, grid: PixelGrid, edges: tuple[float, float, float, float]
 def _list_pixels(
     cut: float, grid: PixelGrid, edges: tuple[float, float, float, float], piece: Piece
 ) -> pa.Table:
+    """Return the number of rows within some edges by pixel."""
     rows = slice(piece.begin, None)
     lat, lon = piece.lat[rows], unwrap(piece.lon[rows], cut)
     south, west, north, east = edges
@@ -601,12 +631,14 @@ def square_pixels(cut: float, square: tuple[int, int], side: float, grid: PixelG
 def _list_square_pixels(
     cut: float, square: tuple[int, int], side: float, grid: PixelGrid, piece: Piece
 ) -> pa.Table:
+    """Return the number of rows within a square by pixel."""
     x, y = _mercator(cut, piece)
     inside = (np.floor(x / side) == square[0]) & (np.floor(y / side) == square[1])
     return _pixels_of(grid, x[inside], y[inside])
 
 
 def _pixels_of(grid: PixelGrid, x: NDArray[np.float64], y: NDArray[np.float64]) -> pa.Table:
+    """Return the number of places by pixel, without zeros."""
     pixel, rows = np.unique(grid.pixel(x, y), return_counts=True)
     return pa.table({"pixel": pixel, "rows": rows.astype(np.int64)})
 
@@ -638,6 +670,7 @@ class Stays:
         return parts.sort_by([(name, "ascending") for name in ("is_stop", "device", "start_ts")])
 
     def _list(self, stops: pa.Table, trips: pa.Table) -> None:
+        """Append stops and trips to the results, in one table."""
         tables = [
             table.append_column("is_stop", pa.array([is_stop] * len(table), pa.bool_()))
             for table, is_stop in ((stops, True), (trips, False))

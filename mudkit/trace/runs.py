@@ -26,6 +26,7 @@ class _Run:
     offsets: NDArray[np.int64]
 
     def rows(self, first: str, last: str) -> pa.Table:
+        """Return the rows of all devices between two names, inclusive."""
         begin = int(self.offsets[bisect_left(self.devices, first)])
         return self.table.slice(begin, int(self.offsets[bisect_right(self.devices, last)]) - begin)
 

@@ -22,6 +22,7 @@ _TS = pa.timestamp("us", tz="UTC")
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
+    """Return a field that is never null."""
     return pa.field(name, kind, nullable=False)
 
 
@@ -360,7 +361,7 @@ def with_read_ids(reads: pa.Table) -> pa.Table:
 
 
 def _text_hash(text: str) -> int:
-    """FNV-1a, 64 bits: short, and the same in every process."""
+    """Return the FNV-1a hash of a text, 64 bits: short, and the same in every process."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF

@@ -46,6 +46,7 @@ class Piece:
 
     @cached_property
     def _devices(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Names of the devices, and the place of each row's device among them."""
         coded = pc.fill_null(self.table["device"].cast(pa.string()), "").dictionary_encode()
         chunks = coded.unify_dictionaries().chunks
         if not chunks:
@@ -80,6 +81,7 @@ class Piece:
         return self._numbers("lon")
 
     def _numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a column as numbers; NaN where it is null."""
         column = self.table[name].cast(pa.float64())
         return np.asarray(pc.fill_null(column, np.nan).to_numpy(), dtype=np.float64)
 
@@ -244,6 +246,7 @@ class Groups:
         return self._join(parts).sort_by([(key, "ascending") for key in self.keys])
 
     def _join(self, rows: pa.Table) -> pa.Table:
+        """Join rows with equal keys."""
         return join_groups(rows, self.keys, self.values)
 
 
@@ -301,6 +304,7 @@ def _key(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _list_ranges(tell: Tell, shift: int, piece: Piece) -> pa.Table:
+    """Return group and range of each value in a piece."""
     group, value = tell(piece)
     ones = np.ones(len(value), dtype=np.int64)
     columns = {"group": group, "range": _key(value) >> shift, "rows": ones, "least": value, "most": value}
@@ -308,6 +312,7 @@ def _list_ranges(tell: Tell, shift: int, piece: Piece) -> pa.Table:
 
 
 def _list_values(tell: Tell, shift: int, ranges: NDArray[np.int64], piece: Piece) -> pa.Table:
+    """Return group and value of those in some ranges."""
     group, value = tell(piece)
     kept = np.isin(_key(value) >> shift, ranges)
     ones = np.ones(int(kept.sum()), dtype=np.int64)
@@ -366,7 +371,7 @@ class Ranks:
         return int(self._ranges[group].rows.sum())
 
     def ends(self) -> tuple[float, float]:
-        """Return the least and the largest value of all; there has to be one."""
+        """Return the least and the largest value of all; there must be one."""
         ranges = self._ranges[None]
         return float(ranges.least[0]), float(ranges.most[-1])
 
@@ -382,7 +387,7 @@ class Ranks:
         return float(np.mean(self.at(_middle(count)))) if count else float("nan")
 
     def quantiles(self, levels: Iterable[float]) -> NDArray[np.float64]:
-        """Return quantiles of all values, as :func:`numpy.quantile` does; there has to be a value."""
+        """Return quantiles of all values, as :func:`numpy.quantile` does; there must be a value."""
         last = self.count() - 1
         places = np.array([level * last for level in levels])
         low = np.floor(places).astype(np.int64)

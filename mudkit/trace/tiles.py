@@ -39,6 +39,7 @@ def check_cells(zooms: Any, bucket_s: Any) -> None:
 
 
 def _is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number; booleans are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -114,6 +115,7 @@ def _rows(table: pa.Table, bucket_s: int, *, is_position: bool) -> pa.Table:
 
 
 def _floor(values: pa.ChunkedArray, divisor: int) -> pa.Array:
+    """Return values divided by a number and rounded down; null stays null."""
     is_given = np.asarray(values.is_valid().to_numpy(), dtype=np.bool_)
     whole = np.asarray(pc.fill_null(values, 0).to_numpy(), dtype=np.int64)
     return pa.array(whole // divisor, mask=~is_given)

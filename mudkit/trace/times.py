@@ -134,6 +134,7 @@ def _are_digits(number: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _of_digits(number: NDArray[np.float64]) -> pa.Array:
+    """Return moments written as digits, 20081023025304, as texts that are parsed."""
     return _uniform(pa.array(number.astype(np.int64)).cast(pa.string()))
 
 
@@ -191,6 +192,7 @@ def lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which texts are local times: a date without a zone."""
     if pc.all(pc.match_substring_regex(column, _PLAIN + "$")).as_py():
         return np.ones(len(column), dtype=np.bool_)
     text = _uniform(column)
@@ -283,4 +285,5 @@ def _plain_us(column: pa.Array, tz: str) -> NDArray[np.int64] | None:
 
 
 def _filled(column: pa.Array) -> NDArray[np.int64]:
+    """Return times in microseconds as an array, ``NO_TIME`` where they are null."""
     return np.asarray(pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -94,6 +94,8 @@ class Roaming:
 
 
 class _Walk:
+    """One walk of one seed."""
+
     def __init__(self, roaming: Roaming, seed: int) -> None:
         self.roaming = roaming
         self.draws = Stream(seed, "sublim roaming")
@@ -135,13 +137,16 @@ class _Walk:
         return self._compare()
 
     def _moments(self, what: str, count: int, length_us: int) -> Sequence[int]:
+        """Return drawn times within the walk, in microseconds, in order."""
         draws = Stream(self.draws.seed, f"sublim roaming {what}").uniform(0, np.arange(count))
         return [self.world.now_us + int(share * length_us) for share in np.sort(draws)]
 
     def _draw(self, what: int, number: int, most: int) -> int:
+        """Return a drawn number below ``most``; the same for the same purpose ``what`` and ``number``."""
         return int(self.draws.integers(what, number, 0, most))
 
     def _publish(self, number: int) -> None:
+        """Publish a message with drawn content."""
         message = {
             "number": number,
             "kind": ("count", "limit", "sum")[self._draw(1, number, 3)],
@@ -151,23 +156,28 @@ class _Walk:
         self.net.publish(message)
 
     def _move(self, number: int) -> None:
+        """Move the subscriber to a drawn access point."""
         self.device.set_measured("loc", (self._draw(4, number, POINTS) * _STEP_DEG, 0.0))
 
     def _crash(self, number: int) -> None:
+        """Kill a drawn server at its next critical point, and schedule its restart."""
         name = self.names[self._draw(5, number, len(self.names))]
         self.lab.faults.kill(name, at=_CRASHES[self._draw(6, number, len(_CRASHES))])
         later_us = (1 + self._draw(7, number, 30)) * _S
         self.world.schedule_action(self.world.now_us + later_us, self.lab.faults.restart, name)
 
     def _cut(self, number: int) -> None:
+        """Cut the subscriber off for some seconds."""
         self.lab.faults.cut("doctor", minutes=(1 + self._draw(8, number, 20)) / 60)
 
     def _fate(self, transfer: Any, fate: str) -> None:
+        """Record a transfer of state that arrived, which is a handover."""
         message = transfer.message
         if isinstance(message, StateTransferAck) and fate == "arrived":
             self.transfers.add(message.epoch)
 
     def _compare(self) -> Roamed:
+        """Compare what was received and stored with what the policy decides on a server that never failed."""
         received = self.doctor.read().result()
         batteries = {message["number"]: message.get("saw") for message in received if "saw" in message}
         variables: Mapping[str, Any] = POLICY.variables

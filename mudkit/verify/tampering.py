@@ -96,6 +96,7 @@ class Testbed:
         self._visit = self._wake()
 
     def _watch(self) -> None:
+        """Record the messages that are delivered to the receiver."""
         process: Any = self._process
         before = process.machine.handle
 
@@ -150,7 +151,7 @@ class Testbed:
 
 @dataclass
 class TamperingOutcome:
-    """Numbers of manipulations by kind: reported as tampered, or without a report or with an effect."""
+    """Counts of manipulations by kind: those reported as tampered, and those missed or with an effect."""
 
     reported: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
@@ -176,7 +177,7 @@ def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> TamperingOut
 
 
 def _flip(draw: Random, testbed: Testbed, message: Any) -> Any:
-    """Flip one bit of a ciphertext, signature or tag."""
+    """Flip one bit of a ciphertext, signature or tag; None if it is empty."""
     where, name = _place(draw, message, _BYTES)
     data = bytearray(where[name])
     if not data:
@@ -222,7 +223,7 @@ def _junk(draw: Random, testbed: Testbed, message: Any) -> Any:
 
 
 def _swap(draw: Random, testbed: Testbed, message: Any) -> Any:
-    """Copy a field from another message."""
+    """Copy a field from another message; None if that lacks it."""
     where, name = _place(draw, message)
     other = draw.choice(testbed.messages)
     other_where = other["to"][0] if where is message["to"][0] else other
@@ -252,7 +253,10 @@ def _rebuilt(draw: Random, testbed: Testbed, message: Any) -> Any:
 
 
 def _forge(draw: Random, testbed: Testbed, message: Any) -> Any:
-    """Encrypt other content under a key of the channel, as a former receiver could."""
+    """Encrypt other content under a key of the channel, as a former receiver could.
+
+    None for messages without content, and for those of the other channel.
+    """
     if "body" not in message or message["port"] != "one":
         return None
     epoch, key = draw.choice(testbed.stolen)
@@ -277,7 +281,7 @@ MANIPULATIONS: Final[Mapping[str, Callable[[Random, Testbed, Any], Any]]] = {
 
 
 def _place(draw: Random, message: Any, names: Sequence[str] = ()) -> tuple[Any, str]:
-    """Choose a field of the header or of its one destination."""
+    """Return a drawn field, of the header or of its one destination, as mapping and name."""
     entry = message["to"][0]
     fields = [(where, name) for where in (message, entry) for name in where if name not in ("to", "kind")]
     return draw.choice([(where, name) for where, name in fields if not names or name in names])

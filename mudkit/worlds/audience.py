@@ -148,6 +148,8 @@ class Audience:
 
 
 class _Run:
+    """Changes that each dashboard has received in one run, and the reads that are compared with the state."""
+
     def __init__(self, audience: Audience, seed: int, method: Method) -> None:
         self.audience, self.method = audience, method
         self.lab = lab = Lab(seed, record_messages=False)
@@ -186,6 +188,7 @@ class _Run:
         return {device.name: {"age": self.ages[device.name], "loc": device.loc} for device in self.devices}
 
     def _record_change(self, name: str, change: Any) -> None:
+        """Append the kind of a change that a dashboard has just received."""
         self.changes[name].append(change.kind)
 
     def wait(self, seconds: float) -> None:

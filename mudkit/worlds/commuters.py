@@ -208,12 +208,14 @@ class Drive:
         self.lab.world.schedule_call(now_us + self._every_us, self._report)
 
     def _write(self, row: int, lat: float, lon: float) -> None:
+        """Write a car's position, and remember it as written at the current time."""
         now_us = self.lab.world.now_us
         record = {"lat": lat, "lon": lon, "at_s": now_us / 1e6}
         self._written.append((row, now_us, lat, lon))
         self.clients[row].write(APP, self._key(row, now_us), record)
 
     def _key(self, row: int, t_us: int) -> str:
+        """Return the key of a car's position: the car's name and the time in whole seconds."""
         return f"{self.devices[row].name} {t_us // US_PER_S}"
 
     def _ask(self, row: int) -> None:
@@ -230,6 +232,7 @@ class Drive:
         self._queries.append((row, now_us, device.loc, operation))
 
     def _record_answer(self, query: int, _: Any) -> None:
+        """Remember the current time as the time of the query's answer."""
         self._answered_us[query] = self.lab.world.now_us
 
     def end(self) -> CommutersRun:
@@ -245,6 +248,7 @@ class Drive:
         return CommutersRun(self.lab, reads, versions, write_versions, share, self._written_positions())
 
     def _written_positions(self) -> pd.DataFrame | None:
+        """Return device and time of each position written; None when cars report at any time."""
         import pandas as pd
 
         if self._plan.report_when == "any time":
@@ -500,6 +504,10 @@ def _comes_us(labelled: LabelledRun, learnt: LearntWrites) -> NDArray[np.int64]:
 
 
 def _measure(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
+    """Return the figures of a run: counts, shares, costs, and the distance from the bounds in hindsight.
+
+    The bounds send the fewest reads that leave as many stale answers as the run has.
+    """
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.are_stale(completeness), pairs.devices(), int(stale.sum()))

@@ -67,6 +67,11 @@ class Journal:
         return pd.DataFrame(self._steps(seed), columns=["at_s", "device", "what"])
 
     def _steps(self, seed: int) -> list[tuple[float, str, str]]:
+        """Draw a run's steps (time in s, device, action), in order of time.
+
+        Besides edits and looks, the network is cut from the first two devices, and the second is killed and
+        restarted.
+        """
         step, end_s = np.arange(self.operations), 60.0 * self.minutes
         at_s = Stream(seed, "journal time").uniform(0, step, 0.0, end_s).tolist()
         who = Stream(seed, "journal device").integers(0, step, 0, len(DEVICES)).tolist()

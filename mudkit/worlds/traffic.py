@@ -216,7 +216,7 @@ class Traffic:
             name: Client(
                 device,
                 server,
-                receive=partial(self._hear, received, lab, name),
+                receive=partial(self._append_cells, received, lab, name),
                 attributes={"loc": places[name], "p2p_enabled": True},
             )
             for name, device in lab.devices.items()
@@ -299,16 +299,19 @@ class Traffic:
         return dict(zip(first["car"], zip(first["lat"], first["lon"], strict=True), strict=True))
 
     def _fleet(self, lab: Lab) -> None:
+        """Add the cars to the laboratory."""
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 
     @staticmethod
-    def _hear(cells: list[ReceivedCell], lab: Lab, name: str, context: Context) -> None:
+    def _append_cells(cells: list[ReceivedCell], lab: Lab, name: str, context: Context) -> None:
+        """Append the cells of an aggregate that a car has just received, and number the aggregate."""
         cells += cells_of_aggregate(
             lab.world.now_us / 1e6, name, cells[-1].aggregate + 1 if cells else 1, context
         )
 
 
 def _mean_delay_s(cells: pd.DataFrame) -> float:
+    """Return the mean delay between report and receipt, weighted by messages; NaN without cells."""
     if not len(cells):
         return float("nan")
     return float(np.average(cells["t_s"] - cells["reported_s"], weights=cells["messages"]))

@@ -219,6 +219,8 @@ def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
 
 
 class _Shift:
+    """One run of the ward: the patients' pulses, and what doctors are shown."""
+
     def __init__(self, ward: Ward, seed: int, system: WardSystem) -> None:
         self.ward, self.system, self.seed = ward, system, seed
         self.lab = lab = Lab(seed, record_messages=False)
@@ -267,6 +269,7 @@ class _Shift:
         return WardRun(self.system, self.seed, self.lab, self._alarms(shown), shown, hours)
 
     def _publish(self, what: tuple[int, int]) -> None:
+        """Publish a patient's pulse and signal at this step, and schedule the patient's next one."""
         patient, step = what
         pulse = int(self.pulses[patient][step])
         # The rate is rounded to five beats a minute, since a signal is integrated once for each rate.
@@ -291,10 +294,15 @@ class _Shift:
         self.lab.world.schedule_action(self.lab.world.now_us + 5 * _S, self._roam)
 
     def _show(self, doctor: str, message: Mapping[str, Any]) -> None:
+        """Record which message a doctor is shown, and when."""
         at_s = self.lab.world.now_us / 1e6
         self.shown.append((doctor, message["patient"], at_s, message["pulse"], len(message.get("ecg", b""))))
 
     def _alarms(self, shown: pd.DataFrame) -> pd.DataFrame:
+        """Return a row for each alarm and doctor.
+
+        `shown_s` is NaN when no low pulse was shown to them in time.
+        """
         import pandas as pd
 
         rows = []
@@ -307,6 +315,7 @@ class _Shift:
         return pd.DataFrame(rows, columns=["patient", "doctor", "from_s", "until_s", "shown_s"])
 
     def _all_alarms(self) -> Iterable[Alarm]:
+        """Yield the times in which a patient's pulse is below the alarm's limit, by patient."""
         for patient, pulse in self.pulses.items():
             edges = np.diff(np.concatenate([[False], pulse < _ALARM_BPM, [False]]).astype(np.int8))
             for begin, end in zip(np.flatnonzero(edges > 0), np.flatnonzero(edges < 0), strict=True):

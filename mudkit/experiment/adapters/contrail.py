@@ -80,6 +80,7 @@ class Contrail(System):
         self._install(phone)
 
     def _install(self, phone: str) -> None:
+        """Install a phone's filter for its current profile at each sender, in place of the one before."""
         predicate = self._task.interest.over_items(self._testbed.profile(phone), ITEM)
         for sender in self._senders[phone]:
             replaces = self._slots.get((phone, sender))
@@ -87,6 +88,7 @@ class Contrail(System):
             installing.add_done_callback(partial(self._store_slot, phone, sender))
 
     def _store_slot(self, phone: str, sender: str, operation: Operation) -> None:
+        """Store the slot of an installed filter, by which the next one replaces it."""
         self._slots[phone, sender] = operation.result()
 
     def _accept(self, sender: str, predicate: Predicate, reader: str) -> None:
@@ -101,10 +103,12 @@ class Contrail(System):
                 self._send_wanted(item, left_s, [reader])
 
     def _send_wanted(self, item: Item, expires_s: float | None, only: list[str] | None) -> None:
+        """Publish an item, for all whose filters it matches, or of these for ``only``."""
         sealed = Sealed({**item.metadata, "called": item.name}, item.content.encode())
         self._ports[item.sender].publish(sealed, item.name, expires_s, only=only, delivery_name=item.name)
 
     def _unseal(self, phone: str, item: Sealed) -> None:
+        """Record the arrival of the item in an opened message."""
         self._receive(phone, item.metadata)
 
 
@@ -134,12 +138,13 @@ class ContrailPart(Part):
 
     def send(self, source: str, batch: Batch, only: Sequence[str] | None = None) -> None:
         """Publish a batch, for some devices only if they are named."""
-        name = self._note(batch)
+        name = self._store_batch(batch)
         port = self._ports[self._way.sources[source].name]
         sealed = Sealed({"called": name}, text_of(batch).encode())
         port.publish(sealed, only=only, delivery_name=f"{source}: {name}")
 
     def _unseal(self, phone: str, item: Sealed) -> None:
+        """Pass on the batch in an opened message."""
         self._receive(phone, item.metadata)
 
 

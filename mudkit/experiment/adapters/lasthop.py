@@ -78,6 +78,7 @@ class LastHop(System):
         reading.add_done_callback(partial(self._show, phone))
 
     def _subscribe(self, phone: str) -> None:
+        """Subscribe a phone to the query for its current profile."""
         task = self._task
         topic = query(f"({task.interest.as_text(self._testbed.profile(phone))}) AND {not_hers(phone)}")
         self._subscribed[phone] = topic
@@ -85,6 +86,7 @@ class LastHop(System):
         self._readers[phone].subscribe(Subscription(topic, max=task.max_shown, mode=mode))
 
     def _show(self, phone: str, reading: Operation) -> None:
+        """Show the items that a read has returned."""
         self._testbed.show(phone, {message["called"] for message in reading.result()})
 
 
@@ -122,7 +124,7 @@ class LastHopPart(Part):
 
     def send(self, source: str, batch: Batch) -> None:
         """Publish a batch: on the topic of its phone, or in a first part on its sender, for all others."""
-        name = self._note(batch)
+        name = self._store_batch(batch)
         sender = {"who": source} if self._way.is_first else {}
         published = self._topics[source].publish(
             text_of(batch),
@@ -143,6 +145,7 @@ class LastHopPart(Part):
         reading.add_done_callback(partial(self._show, phone))
 
     def _show(self, phone: str, reading: Operation) -> None:
+        """Show the items in the batches that a read has returned."""
         batches = [self._under_way[message["called"]] for message in reading.result()]
         self._testbed.show(phone, {item.name for batch in batches for item in batch})
 

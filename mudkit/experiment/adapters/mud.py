@@ -71,6 +71,7 @@ class Mud(System):
             _begin_read(self._clients[phone], phone, predicate, data, receive, self._handles)
 
     def _receive_change(self, phone: str, change: Any) -> None:
+        """Record the arrival of a record that is new or has changed; removals are ignored."""
         if _is_upsert(change):
             self._testbed.record_arrival(phone, change.key)
 
@@ -104,7 +105,7 @@ class MudPart(Part):
         """Write a batch as one record, or by the rule each of its items."""
         to = None if self._way.is_first else source
         for items in [(item,) for item in batch] if self._rule == "each" else [batch]:
-            key = self._note(items) if to is None else f"{to}: {self._note(items)}"
+            key = self._store_batch(items) if to is None else f"{to}: {self._store_batch(items)}"
             predicate = meant_by(self._task.interest, items, self._rule, to)
             self._writers[source].write(_TABLE, key, {"text": text_of(items)}, predicate=predicate)
 
@@ -121,6 +122,7 @@ class MudPart(Part):
             _begin_read(reader, phone, None, data, partial(self._receive_change, phone), self._handles)
 
     def _receive_change(self, phone: str, change: Any) -> None:
+        """Pass on the batch in a record that is new or has changed; removals are ignored."""
         if _is_upsert(change):
             name = change.key if self._way.is_first else change.key.removeprefix(f"{phone}: ")
             self._way.on_batch(phone, self._under_way[name])
@@ -151,4 +153,5 @@ def _begin_read(
 
 
 def _is_upsert(change: Any) -> bool:
+    """Return whether a notification is a change that adds or replaces a record."""
     return isinstance(change, Change) and change.kind == "upsert"

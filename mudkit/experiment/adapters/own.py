@@ -71,7 +71,10 @@ class Copies:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickler that refuses what belongs to the lab, and gives each copy classes of its own."""
+
     def reducer_override(self, obj: Any) -> Any:
+        """Return how an object is pickled; ParameterError for an object of the lab."""
         if isinstance(obj, _OF_THE_LAB):
             raise ParameterError(
                 "A machine has at hand what no device has.",
@@ -92,6 +95,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _pickled(code: Callable[..., Any]) -> bytes:
+    """Return a function as bytes, with its module; ParameterError if it reaches what cannot be copied."""
     out = io.BytesIO()
     with _by_value(code):
         try:
@@ -111,7 +115,7 @@ def _pickled(code: Callable[..., Any]) -> bytes:
 
 @contextmanager
 def _by_value(code: Callable[..., Any]) -> Iterator[None]:
-    """Copy the module of the code, too, which is otherwise pickled by name."""
+    """Pickle the module of the code, too, while the body runs; otherwise only its name would be."""
     module = sys.modules.get(getattr(code, "__module__", None) or type(code).__module__)
     listed = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     if module is None or module.__name__ in listed or module.__name__.partition(".")[0] == "mudkit":
@@ -130,6 +134,7 @@ def find_changes(first: Any, now: Any) -> Iterator[str]:
 
 
 def _find_changes(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
+    """Yield the names of values in which two objects differ; ``seen`` has those compared already, by id."""
     if id(now) in seen:
         return
     seen[id(now)] = now  # a reference, so that no other object gets this id
@@ -172,11 +177,13 @@ def _reached(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _names(code: types.CodeType) -> set[str]:
+    """Return the names that code reads, with those of the functions in it."""
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return {*code.co_names}.union(*map(_names, inner))
 
 
 def _is_full(cell: types.CellType) -> bool:
+    """Return whether a variable of a closure has a value."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -185,10 +192,12 @@ def _is_full(cell: types.CellType) -> bool:
 
 
 def _data(kind: Any) -> dict[str, Any]:
+    """Return the attributes of a class, without those of Python."""
     return {name: value for name, value in vars(kind).items() if not name.startswith("__")}
 
 
 def _is_same(first: Any, now: Any) -> bool:
+    """Return whether two values are equal; True, too, where they cannot be compared."""
     try:
         return type(first) is type(now) and bool(np.all(first == now))
     except Exception:  # values that cannot be compared do not count
@@ -230,6 +239,8 @@ Handle: TypeAlias = Callable[[Here, int, Event], Sequence[Effect]]
 
 
 class _Machine:
+    """Machine of one host: calls the function with what the host has at hand."""
+
     def __init__(self, handle: Handle, here: Here, seen: Callable[[], None]) -> None:
         self._handle, self._here, self._seen = handle, here, seen
 
@@ -295,6 +306,7 @@ class Own:
         self._copies.check()
 
     def _receive(self, phone: str, payload: Any) -> None:
+        """Record the arrival of an item; ParameterError if a machine handed over what nobody published."""
         name = payload.get("name") if isinstance(payload, Mapping) else None
         if not isinstance(name, str) or self._published.get(name) != payload:
             raise ParameterError(
@@ -308,6 +320,8 @@ class Own:
 
 @dataclass(frozen=True)
 class _Entered:
+    """Entry of a machine: makes its adapter for a testbed."""
+
     handle: Handle
     name: str
 
@@ -362,4 +376,5 @@ def _listed(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _placed(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata with lists as tuples, as predicates take places."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}

@@ -64,9 +64,11 @@ class Radiator(System):
         self._clients[phone].register(self._attributes(phone))
 
     def _attributes(self, phone: str) -> dict[str, Any]:
+        """Return the profile of a phone as attributes of its receiver context."""
         return {f"{_ME}{name}": value for name, value in self._testbed.profile(phone).items()}
 
     def _receive(self, phone: str, context: Context) -> None:
+        """Record the arrival of each item in a context, which may be an aggregate."""
         for name in context["called"]:
             self._testbed.record_arrival(phone, name)
 
@@ -106,10 +108,11 @@ class RadiatorPart(Part):
     def send(self, source: str, batch: Batch) -> None:
         """Propagate a batch."""
         people = frozenset(item.sender for item in batch)
-        about = {"called": self._note(batch), "text": text_of(batch)}
+        about = {"called": self._store_batch(batch), "text": text_of(batch)}
         self._clients[source].propagate_context(Context(people, about))
 
     def _receive(self, phone: str, context: Context) -> None:
+        """Pass on the items in a context as one batch, without the phone's own."""
         items = [item for name in context["called"] for item in self._under_way[name]]
         # Radiator brings a phone its own items, too, which its bridge has not sent.
         batch = tuple(item for item in items if item.sender != phone)

@@ -45,10 +45,12 @@ class StoreAndForward(System):
         self._clients[item.sender].send(_BRIDGE, item.text, item.name)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
+        """Send an item that came to the bridge to all phones but its sender."""
         name, sender = called(message["text"]), message["from"]
         for phone in self._testbed.phones:
             if phone != sender:
                 self._bridge.send(phone, message["text"], name)
 
     def _receive(self, phone: str, message: Any) -> None:
+        """Record the arrival of the item in a message."""
         self._testbed.record_arrival(phone, called(message["text"]))

@@ -93,7 +93,7 @@ class SublimPart(Part):
 
     def send(self, source: str, batch: Batch) -> None:
         """Publish a batch at the server, for its phone; or in a first part on its sender, for all."""
-        name = self._note(batch)
+        name = self._store_batch(batch)
         metadata = batch[0].metadata if self.listens else {}
         to = {} if self._way.is_first else {"to": source}
         publisher = self._publishers[source] if self._way.is_first else self._net
@@ -105,6 +105,7 @@ class SublimPart(Part):
             self._set_policy(phone, profile)
 
     def _set_policy(self, phone: str, profile: Mapping[str, Any]) -> None:
+        """Set the policy of a phone, with its profile if the policy depends on it."""
         variables = as_state(phone, profile if self.listens else {})
         self._subscribers[phone].set_policy(Policy("limited", self._rules, variables=variables))
 

@@ -100,14 +100,14 @@ class Part(ABC):
         """Send a batch from its source; in a second part, the source is the receiving phone."""
 
     def on_move(self, phone: str, profile: Mapping[str, Any]) -> None:  # noqa: B027 - most ignore it
-        """Handle the new profile of a phone. By default it is ignored."""
+        """Update the part for the new profile of a phone. By default it is ignored."""
 
     def on_look(self, phone: str) -> None:
         """Show the user of a phone the items that have arrived."""
         self._testbed.show(phone)
 
-    def _note(self, batch: Batch) -> str:
-        """Keep a batch that is sent; return its name."""
+    def _store_batch(self, batch: Batch) -> str:
+        """Store a batch that is sent, under the name that its message carries; return the name."""
         name = " + ".join(item.name for item in batch)
         self._under_way[name] = batch
         return name

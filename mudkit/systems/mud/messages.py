@@ -326,7 +326,8 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     whose version it replaces; absent: there is none. ``absorbed`` counts the blind writes of the record that
     it has absorbed, which were never sent; absent: none. ``may_write`` is the rule of who may write the
     record afterwards; absent: as before. ``changes`` of columns take the place of ``data``; then ``replaces``
-    is the version that the device knows. Absent: the write is of the whole record.
+    is the version that the device knows. Absent: the write is of the whole record. ``asks_read_interval``:
+    the outcome is to have the interval between reads; absent: it is not.
     """
 
     name: Name
@@ -344,6 +345,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    asks_read_interval: Literal[True] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent(self.changes is UNSET or (self.data is None and self.type == "blind"))
@@ -527,7 +529,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     """Gateway to processor to back end: a write, see :class:`WriteRequest`.
 
     ``token_error`` is the error if the token has expired, else None: such a write is only answered with its
-    result if it was applied before.
+    result if it was applied before. The processor adds ``read_interval_ms``, see :class:`WriteOutcome`.
     """
 
     id: Name
@@ -550,6 +552,8 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    asks_read_interval: Literal[True] | UnsetType = UNSET
+    read_interval_ms: Count | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -758,10 +762,15 @@ class WriteResult(Struct, frozen=True, kw_only=True):
 
 
 class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
-    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`."""
+    """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`.
+
+    ``read_interval_ms`` is the mean interval between reads of the record's partition, in ms, 0: continuous
+    reads are notified at once; absent: the client has not asked for it.
+    """
 
     id: Name
     key: Name
+    read_interval_ms: Count | UnsetType = UNSET
     claims: Claims | UnsetType | None = UNSET
 
 

@@ -284,6 +284,7 @@ class Source:
         return {column: name for column, name in self.columns.items() if column not in self.in_paths}
 
     def _batches(self, part: Segment) -> Iterator[Batch]:
+        """Read a file or a segment in batches; an empty file of a folder has none."""
         read = FORMATS[self.format].read
         try:
             yield from (
@@ -380,7 +381,10 @@ def _share_names(members: tuple[str, ...]) -> bool:
 
 
 def _partition(name: str) -> dict[str, str | None]:
-    """Return the values that the path of a file names, as Hive and Spark write them."""
+    """Return the values that the path of a file names, as Hive and Spark write them.
+
+    Their mark for null is None.
+    """
     parts = (part.split("=", 1) for part in PurePosixPath(name).parent.parts if "=" in part)
     return {key: None if value == _HIVE_NULL else unquote(value) for key, value in parts}
 
@@ -432,7 +436,7 @@ def recognise(
 
 
 def _checked(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a mapping of columns that a trace has."""
+    """Return a mapping of columns; ParameterError if it names columns that a trace does not have."""
     columns = dict(columns or {})
     if unknown := sorted(set(columns) - set(COLUMNS)):
         raise ParameterError(
@@ -741,7 +745,7 @@ def _names_in_store(path: Place) -> set[str]:
 
 
 def _counts(name: str) -> bool:
-    """Return whether a file may be one of the source, by its name."""
+    """Return whether a file counts as one of the source, by its name; hidden ones do not."""
     return not name.startswith(".") and name not in _BESIDES
 
 
@@ -778,8 +782,10 @@ def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name fits one of some patterns."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _mapping_text(columns: dict[str, str]) -> str:
+    """Return a mapping of columns as the command line takes it."""
     return ", ".join(f"{name}={given}" for name, given in columns.items())

@@ -172,7 +172,7 @@ def is_utc(name: str) -> bool:
 
 
 def device_name(names: list[str]) -> str | None:
-    """Return the name of the device by its usual spellings."""
+    """Return the name of the column of devices, by its usual spellings; None if no column has one."""
     folded = {_folded(name): name for name in reversed(names)}
     return next((folded[name] for name in map(_folded, SPELLINGS["device"]) if name in folded), None)
 

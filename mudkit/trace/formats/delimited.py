@@ -124,16 +124,20 @@ def _is_windows(head: bytes) -> bool:
 
 
 def _refuse_binary(file: Place, head: bytes, line: str) -> None:
+    """Raise TraceFormatError if a file's first line is no text."""
     if "\0" in line or "\ufffd" in line or not (line.isprintable() or "\t" in line):
         raise other_format(file, "text, for instance CSV", head=head)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
+    """Return the fields of a line, without blanks around them."""
     line = line.strip() if delimiter == " " else line
     return [field.strip() for field in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
 
 
 def _delimiter(lines: list[str]) -> str:
+    """Return the separator on which most lines agree; a blank only if each line has one and no other fits."""
+
     def agreement(delimiter: str) -> tuple[int, int, int]:
         """Return the number of lines of the most frequent width, this width, and the number of numbers."""
         rows = [_split(line, delimiter) for line in lines if delimiter in line]
@@ -179,10 +183,12 @@ def _fitted(fields: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _unique(names: list[str]) -> list[str]:
+    """Return names of which the second and later of equal ones have their place added."""
     return [f"{name} ({i})" if name in names[:i] else name for i, name in enumerate(names)]
 
 
 def _no_header(file: Place, line: str) -> TraceFormatError:
+    """Return the error for a table whose first line is a row."""
     return TraceFormatError(
         f"{file.name} has no header.",
         where=str(file),
@@ -206,7 +212,7 @@ def split_delimited(file: Place, columns: dict[str, str], max_bytes: int) -> lis
 
 
 def count_delimited(part: Segment, columns: dict[str, str]) -> int | None:
-    """Return the number of rows of a segment: :func:`mudkit.trace.formats.segments.count_rows`."""
+    """Return the number of rows of a segment; None as :func:`mudkit.trace.formats.segments.count_rows`."""
     return count_rows(part, dialect_of(part.file, columns.values()))
 
 
@@ -229,6 +235,7 @@ def read_lines(
 
 
 def _read(part: Segment, dialect: Dialect, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read a table, or a segment of it, in batches; malformed lines are set aside in the batch."""
     malformed: list[Malformed] = []
     before = part.rows_before or 0
     if part.begin:
@@ -311,6 +318,7 @@ class _RowLines:
         return self._patterns["padded"].sub(rb"\1", rows) if self._is_unpadded else rows
 
     def _rows(self, text: bytes, *, is_last: bool) -> Iterator[bytes]:
+        """Yield the text's rows, one a line each; an incomplete last row is kept for the next chunk."""
         done = 0
         while self._above and (line_end := _LINE_END.search(text, done)):
             done = line_end.end()

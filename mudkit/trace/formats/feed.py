@@ -51,6 +51,7 @@ def read_feed(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _rows(feed: Any) -> Iterator[Row]:
+    """Yield the vehicles of a feed; one without a position has a reason to be set aside."""
     for entity in feed.entity:
         if not entity.HasField("vehicle"):
             continue

@@ -131,14 +131,17 @@ def _joined(places: list[Place]) -> Place | Files:
 
 
 def _prefix(folder: Place) -> str:
+    """Return the text with which the paths of a folder's files begin."""
     return str(folder).rstrip("/") + "/"
 
 
 def _is_in(at: Place, folder: Place) -> bool:
+    """Return whether a place is in a folder, at any depth."""
     return str(at).startswith(_prefix(folder))
 
 
 def _of_pandas(frame: Any) -> pa.Table:
+    """Return a DataFrame of pandas as a table; TraceFormatError if a column has several kinds of values."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:

@@ -58,6 +58,7 @@ def is_plt(head: bytes) -> bool:
 
 
 def _is_titled(lines: list[bytes]) -> bool:
+    """Return whether the first line is that of GeoLife's header."""
     return bool(lines) and lines[0].lower().startswith(b"geolife")
 
 
@@ -203,6 +204,7 @@ def read_porto(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _trip_points(batch: Batch) -> Iterator[Row]:
+    """Yield the points of some trips; what cannot be used has a reason to be set aside."""
     for trip in batch.columns.to_pylist():
         taxi, start, points = trip["TAXI_ID"], trip["TIMESTAMP"], _polyline(trip["POLYLINE"])
         reason = INCOMPLETE if trip["MISSING_DATA"].strip().lower() == "true" else ""
@@ -228,5 +230,6 @@ def _polyline(text: str) -> list[list[float]] | None:
 
 
 def _of_device(batch: Batch, columns: pa.Table, device: str) -> Batch:
+    """Return a batch with other columns, all rows of one device."""
     names = pa.repeat(pa.scalar(device, pa.string()), len(columns))
     return replace(batch, columns=columns.append_column("device", names))

@@ -80,6 +80,7 @@ def _utf8(head: bytes) -> bytes:
 
 
 def _head(file: Place) -> bytes:
+    """Return the beginning of a file as UTF-8, without blanks in front; FileEmpty for an empty file."""
     return _utf8(peek(file)).lstrip(_BLANK)
 
 
@@ -117,10 +118,12 @@ def read_geojson(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _mapped(file: Place, rows: Iterator[Row], columns: dict[str, str]) -> Iterator[Batch]:
+    """Return rows in batches, under mudkit's names for columns."""
     return batches_of(file, (_mapped_row(row, reason, columns) for row, reason in rows), columns)
 
 
 def _mapped_row(row: Mapping[str, str | None], reason: str, columns: dict[str, str]) -> Row:
+    """Return a row under mudkit's names; one that lacks both coordinates has a reason to be set aside."""
     if reason in _AS_TEXT:
         return row, reason
     if columns["lat"] not in row and columns["lon"] not in row:  # an event among positions
@@ -247,6 +250,7 @@ def _quoted(name: str) -> str:
 
 
 def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:
+    """Yield the points of a feature, of a line one for each of its times."""
     properties = feature.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     values = _flat({"id": feature["id"]} if "id" in feature else {}) | _flat(properties)
@@ -281,6 +285,7 @@ def _joined(parts: list[object]) -> list[object]:
 
 
 def _place(coordinates: object) -> dict[str, str | None]:
+    """Return latitude and longitude of GeoJSON's coordinates as texts, None if they are no place."""
     lon, lat = coordinates[:2] if isinstance(coordinates, list) and len(coordinates) > 1 else (None, None)
     return {"lat": _text(lat), "lon": _text(lon)}
 
@@ -298,6 +303,7 @@ def read_takeout(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _locations(file: Place) -> Iterator[Row]:
+    """Yield the positions of a ``Records.json``."""
     for value in _objects(file, "locations.item"):
         location = _flat(value) if isinstance(value, dict) else {}
         tag = location.get("deviceTag")
@@ -314,6 +320,7 @@ def _locations(file: Place) -> Iterator[Row]:
 
 
 def _segments(file: Place) -> Iterator[Row]:
+    """Yield the points of paths in a ``Timeline.json``; other segments have a reason to be set aside."""
     for value in _objects(file, "semanticSegments.item"):
         segment = value if isinstance(value, dict) else {}
         path = segment.get("timelinePath")
@@ -329,6 +336,7 @@ def _segments(file: Place) -> Iterator[Row]:
 
 
 def _signals(file: Place) -> Iterator[Row]:
+    """Yield the raw positions of a ``Timeline.json``; other signals have a reason to be set aside."""
     if _head(file).startswith(b"["):
         return
     for value in _objects(file, "rawSignals.item"):
@@ -343,14 +351,17 @@ def _signals(file: Place) -> Iterator[Row]:
 
 
 def _degrees(text: str | None) -> dict[str, str | None]:
-    """Return the latitude and longitude in a text such as ``47.37°, 8.54°`` or ``geo:47.37,8.54``."""
+    """Return ``lat`` and ``lon`` in a text such as ``47.37°, 8.54°`` or ``geo:47.37,8.54``, as texts.
+
+    None without them.
+    """
     place = _DEGREES.findall(text or "")
     lat, lon = place if len(place) == 2 else (None, None)
     return {"lat": lat, "lon": lon}
 
 
 def _of_e7(text: str | None) -> str | None:
-    """Convert a whole number of 1e-7 degrees."""
+    """Convert a whole number of 1e-7 degrees to degrees; another text stays as it is."""
     try:
         return None if text is None else str(int(text) / 1e7)
     except (ValueError, OverflowError):
@@ -358,7 +369,7 @@ def _of_e7(text: str | None) -> str | None:
 
 
 def _of_milliseconds(text: str | None) -> str | None:
-    """Convert milliseconds since 1970 to ISO 8601."""
+    """Convert milliseconds since 1970 to ISO 8601; another text stays as it is."""
     try:
         return text and dt.datetime.fromtimestamp(int(text) / 1000, dt.UTC).isoformat()
     except (ValueError, OverflowError, OSError):
@@ -366,7 +377,10 @@ def _of_milliseconds(text: str | None) -> str | None:
 
 
 def _after(start: object, point: Mapping[str, str | None]) -> str | None:
-    """Return the time of a point that is some minutes after the start of its segment."""
+    """Return the time of a point that is some minutes after the start of its segment.
+
+    None if it is not given.
+    """
     try:
         minutes = float(point["durationMinutesOffsetFromStartTime"] or "")
         return (dt.datetime.fromisoformat(str(start)) + dt.timedelta(minutes=minutes)).isoformat()
@@ -412,6 +426,7 @@ def _parsed(line: bytes) -> object:
 
 
 def _items(file: Place, stream: object, prefix: str) -> Iterator[object]:
+    """Yield the values at a path in a stream of JSON; TraceFormatError if it is damaged."""
     ijson = library("ijson", file)
     try:
         yield from ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)
@@ -433,6 +448,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str | None]:
 
 
 def _text(value: object) -> str | None:
+    """Return a value of JSON as text that UTF-8 can encode; None stays None."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value)

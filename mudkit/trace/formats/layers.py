@@ -99,6 +99,7 @@ def _pyogrio(file: Place) -> Iterator[ModuleType]:
 
 
 def _layer(file: Place, place: Path, pyogrio: ModuleType) -> str:
+    """Return the name of a GeoPackage's only layer; TraceFormatError if it has none or several."""
     layers = [str(name) for name, _ in pyogrio.list_layers(place)]
     if len(layers) != 1:
         raise TraceFormatError(
@@ -112,6 +113,7 @@ def _layer(file: Place, place: Path, pyogrio: ModuleType) -> str:
 
 
 def _with_places(names: list[str], geometry: str | None) -> list[str]:
+    """Return names of columns, with ``lat`` and ``lon`` if there is a geometry."""
     return list(dict.fromkeys([*names, "lat", "lon"])) if geometry is not None else names
 
 
@@ -144,6 +146,7 @@ def _refuse_projected(file: Place, crs: str) -> None:
 def _numbered(
     part: Segment, batches: Iterator[pa.RecordBatch], columns: dict[str, str], geometry: str | None
 ) -> Iterator[Batch]:
+    """Yield batches under mudkit's names, with the number of each row in the file."""
     done = part.rows_before or 0
     for batch in batches:
         values = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -35,6 +35,7 @@ def read_nmea(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _rows(file: Place, device: str) -> Iterator[Row]:
+    """Yield the RMC sentences of a log as rows; TraceFormatError at the end if it has none."""
     pynmea2 = library("pynmea2", file)
     kinds: Counter[str] = Counter()
     with opened(file) as stream:

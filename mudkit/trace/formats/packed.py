@@ -171,6 +171,7 @@ def _member(file: Place, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _unpack_it(file: Place, found: str) -> TraceFormatError:
+    """Return the error for a file that is packed in another way."""
     return TraceFormatError(
         f"{file.name} is packed in a way that is not read.",
         where=str(file),

@@ -177,6 +177,7 @@ def read_kml(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _read(file: Place, dialect: _Dialect) -> Iterator[Batch]:
+    """Read the points of a file in batches, in a second pass over it; the first one counts tracks."""
     head = peek(file)
     if not is_xml(head, dialect.root):
         refuse_document(file, head)
@@ -195,6 +196,7 @@ def _read(file: Place, dialect: _Dialect) -> Iterator[Batch]:
 
 
 def _count_tracks(file: Place, dialect: _Dialect, *, escapes: bool) -> int:
+    """Return the number of tracks with points in a file."""
     tracks = _Tracks(dialect)
     for _ in _parsed(file, tracks, escapes=escapes):
         pass
@@ -210,6 +212,7 @@ class _Tracks:
         self._is_counted = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Handle the begin of an element: count a track at its first point."""
         local = _local(name)
         if local in self.dialect.tracks:
             self._is_counted = False
@@ -234,6 +237,7 @@ class _Points(_Tracks):
         self._texts = {*dialect.fields, dialect.title}
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Handle the begin of an element: a track, a point, or a text in one."""
         local = _local(name)
         self._path.append(local)
         if local in self._texts:
@@ -246,11 +250,13 @@ class _Points(_Tracks):
             self._point = {name: [attributes.get(name)] for name in self.dialect.attributes}
 
     def text(self, text: str) -> None:
+        """Append a part of an element's text; very long texts are cut."""
         if self._text is not None and self._size < MAX_CHARACTERS:
             self._text.append(text)
             self._size += len(text)
 
     def end(self, name: str) -> None:
+        """Handle the end of an element: add its point, or store its text as a value of the point."""
         local = self._path.pop()
         above = self._path[-1] if self._path else ""
         if local in self.dialect.points and self._point is not None:
@@ -289,10 +295,12 @@ class _Points(_Tracks):
 
 
 def _local(name: str) -> str:
+    """Return the name of an element without the prefix of its namespace."""
     return name.rpartition(":")[2]
 
 
 def _chunks(stream: pa.NativeFile) -> Iterator[bytes]:
+    """Yield the bytes of a stream, some at a time."""
     while chunk := stream.read(_CHUNK_BYTES):
         yield chunk
 

@@ -90,7 +90,7 @@ class Bug:
 
     @contextmanager
     def inject(self) -> Iterator[None]:
-        """Seed the bug in this process."""
+        """Seed the bug in this process while the body runs; its attributes are put back at the end."""
         with ExitStack() as after:
             for owner, name, instead in self.swaps:
                 after.callback(setattr, owner, name, vars(owner)[name])
@@ -156,6 +156,7 @@ _send_tell = Processor._send_tell
 def _keep_conflict(
     self: WritePath, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
+    """Answer a write with its conflict, and keep it as pending all the same."""
     if not isinstance(error, Conflict):
         return _fail(self, now_us, write, error, row)
     self._asks[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
@@ -178,6 +179,7 @@ def _follow_nothing(self: WritePath, seq: int) -> WriteRequest:
 
 
 def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any]:
+    """Accept an item of a stream whatever its number: late copies and gaps, too."""
     self.last_seq = item.seq
     return (item.body,)
 
@@ -188,6 +190,7 @@ def _emit_at_once(self: ReadNotices, read: StartedRead, notice: Any) -> Sequence
 
 
 def _register_once(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
+    """Send no registration of a read that is sent already, although its answer may be lost."""
     return () if read.stored.handle in self._requests else _register(self, now_us, read)
 
 
@@ -199,6 +202,7 @@ def _notify_everyone(
 
 
 def _accept_any_data(self: Processor, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
+    """Replace a reader's data also by older ones."""
     reading = self._reads.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
@@ -217,10 +221,12 @@ def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes:
 
 
 def _greet_for_each(self: Greeting, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
+    """Send a hello for each app that attaches, although the device has a session."""
     return *_attach(self, now_us, app, attachment), SetTimer(GREET, 0)
 
 
 def _register_all(self: ContinuousReads, now_us: int, state: SessionState) -> Sequence[Effect]:
+    """Register all reads again at each session, although it is the same one."""
     self._registrations.session = None
     return _receive_session(self, now_us, state)
 
@@ -243,6 +249,7 @@ def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int
 def _wait_as_for_a_lost_client(
     self: NotificationServer, now_us: int, sender: StreamSender[Notification]
 ) -> bool:
+    """Treat a client whose items wait as late, although it is reached."""
     return sender.age_us(now_us) > self._max_wait_us
 
 
@@ -271,6 +278,7 @@ def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: An
 
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
+    """Absorb a pending write although it may have been sent."""
     return write.type == before.type == "blind" and not self._order.is_between(before, write)
 
 
@@ -300,6 +308,7 @@ def _send_one_by_one(
     asks: Iterable[PendingAsk],
     build: Callable[[PendingAsk], WriteRequest],
 ) -> Sequence[Effect]:
+    """Send each write in a message of its own."""
     return [effect for ask in asks for effect in _send_writes(self, now_us, [ask], build)]
 
 
@@ -554,6 +563,13 @@ BUGS: Final = (
         ((DeviceService, "_send_all", _send_all_at_once),),
         in_histories=False,
         seed=8,
+    ),
+    Bug(
+        "a delay for each app",
+        "delayed writes of an app stay when those of another one leave",
+        ((WritePath, "send_delayed", lambda self, now_us: ()),),
+        in_histories=False,
+        seed=10,
     ),
     Bug(
         "a budget for each app",

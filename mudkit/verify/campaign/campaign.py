@@ -20,7 +20,7 @@ from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
-from mudkit.verify.campaign.neighbours import OUTAGE, STEPS, Neighbours
+from mudkit.verify.campaign.neighbours import DELAYS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -142,6 +142,7 @@ class Campaign:
             self.work.log,
             Random(f"neighbours of run {seed}"),
             Random(f"stores and outages of neighbours of run {seed}"),
+            Random(f"delays of neighbours of run {seed}"),
         )
         self.guarded = Guarded(
             self.clients, self.users, self.work.log, Random(f"guarded table of run {seed}")
@@ -173,6 +174,7 @@ class Campaign:
         self._watch_kills()
 
     def _client(self, name: str) -> Client:
+        """Create a client on a new device, with drawn link, token, policies and limits."""
         draw = self._draw
         device = self.lab.device(name, link=draw.choice(["wifi", "lte", "umts_3g", "edge"]))
         is_short = draw.random() < 0.3
@@ -206,9 +208,11 @@ class Campaign:
     # -- observation
 
     def _record_transition(self, transition: str) -> None:
+        """Count a transition of a machine, together with the faults in effect."""
         self.cells[transition, self.faults.in_effect()] += 1
 
     def _watch_log(self) -> None:
+        """Copy each entry that the back end puts into its log."""
         process, log = self.lab.world.at_address[self.cloud.back_end], self.work.log
 
         def put(key: str, value: Any) -> None:
@@ -220,6 +224,7 @@ class Campaign:
         process.store.at_put = put
 
     def _record_write(self, name: str, key: str, value: Any) -> None:
+        """Record what a pending write replaces and is based on, when a device stores it."""
         if not isinstance(value, PendingWrite):
             return
         text = None if value.data is None else str(value.data["v"])
@@ -233,6 +238,7 @@ class Campaign:
             self.bases[text] = self._written[name, value.after]
 
     def _watch_kills(self) -> None:
+        """Record the blind writes pending on killed devices, and the losses of wiped and restored ones."""
         world, before = self.lab.world, self.lab.world.on_incident
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
@@ -281,7 +287,7 @@ class Campaign:
         return self._hosts[name].sent_apart
 
     def has_expired(self, name: str, at_us: int) -> bool:
-        """Check whether the token of a client expired by a time and was not renewed before."""
+        """Return whether a client's token expired by a time and was not renewed before."""
         is_renewed = any(
             renewal.status == "ok" and renewal.responded_us < at_us for renewal in self.renewals.get(name, ())
         )
@@ -331,7 +337,7 @@ class Campaign:
             self._collect_tombstones()
 
     def _collect_tombstones(self) -> None:
-        """Wait until tombstones are collected, read all records, and write deleted ones again."""
+        """Run until tombstones are collected, read all records, and write deleted ones again."""
         lab = self.lab
         lab.run(hours=1.5 * KEEP_DELETED_S / 3600)
         able = [name for name in self.clients if not self.has_expired(name, lab.world.now_us)]
@@ -459,6 +465,7 @@ class Campaign:
         return sorted((at_us, step) for at_us, step in plan if step != "none")
 
     def _step(self, step: str) -> None:
+        """Execute a step of the plan: work, a trial or a fault."""
         draw = self._draw
         if step == "work":
             self.work.act()
@@ -489,7 +496,7 @@ class Campaign:
             self._restart_application()
         elif step in GUARDED_STEPS:
             self.guarded.act(step)
-        elif step in STEPS or step == OUTAGE:
+        elif step in STEPS or step in (OUTAGE, DELAYS):
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)
@@ -543,7 +550,7 @@ class Campaign:
             self.renewals.setdefault(name, []).append(renewal)
 
     def _burst(self) -> None:
-        """Lose all messages for a moment while traffic continues, which must not delay the retransmission."""
+        """Lose all messages for a moment while traffic continues, and record when the write is answered."""
         draw, lab = self._draw, self.lab
         name = draw.choice(list(self.clients))
         every_s = draw.choice([0.5, 1.0, 2.0, 3.0, 5.0, 9.0, 30.0])
@@ -564,7 +571,10 @@ class Campaign:
         self.bursts.append(burst)
 
     def _is_well(self, name: str) -> bool:
-        """Check whether a client, the network and the cloud are without faults now."""
+        """Return whether a client, the network and the cloud are without faults.
+
+        Faults of messages are ended first.
+        """
         world = self.lab.world
         self.faults.end()
         hosts = [host for host in world.hosts.values() if host.name == name or host.link is None]

@@ -175,6 +175,7 @@ class Table:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        """Yield the lines of the table as text."""
         for number, column in enumerate(COLUMNS, 1):
             yield f"  {number:2} {column}"
         yield "  0! has not occurred; a dot: cannot occur"
@@ -185,6 +186,7 @@ class Table:
             yield f"{row:{width}}" + "".join(f"{self._cell(row, column):>6}" for column in COLUMNS)
 
     def _cell(self, row: str, column: str) -> str:
+        """Return the text of a cell: its count, ``0!`` if it is missing, a dot if it cannot occur."""
         count = self._counts[row, column]
         if count:
             return str(count) if count < 100_000 else f"{count // 1000}k"

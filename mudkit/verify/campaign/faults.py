@@ -36,6 +36,7 @@ _SHIPPING: Final = (None, "before commit", "after commit")
 
 
 def _killed(role: str, point: str | None) -> str:
+    """Return the column for a role that is killed; ``point`` None: at no crash point."""
     return f"{role} killed" if point is None else f"{role} killed {point}"
 
 
@@ -135,7 +136,7 @@ class FaultInjector:
         self._world.on_incident = record_incident
 
     def in_effect(self) -> tuple[str, ...]:
-        """Return the columns in effect now."""
+        """Return the columns in effect now: faults, or ``none`` alone, and the standing ones."""
         now_us = self._world.now_us
         if not self._changes_us > now_us:
             self._until_us = {name: until for name, until in self._until_us.items() if until > now_us}
@@ -144,7 +145,7 @@ class FaultInjector:
         return self._now
 
     def inject(self, kind: str) -> str | None:
-        """Inject a fault; return the device that it affects, if any."""
+        """Inject a fault of a kind, at random; return the device that it affects, None if it affects none."""
         draw, faults = self._draw, self._faults
         if kind in _KILLS:
             role, point = _KILLS[kind]
@@ -153,7 +154,7 @@ class FaultInjector:
                 if also == "store":
                     self._kill("store", None)
                 elif also is not None:
-                    self._fault_hook(also)
+                    self._set_fault_hook(also)
             return self._kill(role, point)
         if kind == "restored":
             return self._restore()
@@ -173,7 +174,7 @@ class FaultInjector:
             faults.change_network(device, draw.choice(["wifi", "lte", "umts_3g", "edge"]))
             self._begin(kind, 0.0)
         else:
-            self._fault_hook(kind)
+            self._set_fault_hook(kind)
             return None
         return device
 
@@ -202,7 +203,7 @@ class FaultInjector:
 
     def end(self) -> None:
         """End the faults of messages, which do not end by themselves."""
-        self._fault_hook(None)
+        self._set_fault_hook(None)
 
     def heal(self) -> None:
         """Remove the traps, and restart everything that is down."""
@@ -221,10 +222,12 @@ class FaultInjector:
         )
 
     def _begin(self, column: str, seconds: float) -> None:
+        """Count an occurrence of a fault, whose column is then in effect for some time."""
         self.counts[column] += 1
         self._extend(column, seconds)
 
     def _extend(self, column: str, seconds: float) -> None:
+        """Extend the effect of a column to some time from now, and :data:`AFTER_S` after that."""
         until = self._world.now_us + (seconds + AFTER_S) * 1e6
         self._until_us[column] = max(self._until_us.get(column, 0.0), until)
         self._changes_us = -1.0
@@ -243,8 +246,8 @@ class FaultInjector:
         self._faults.change_address(device, address)
         self._begin("address", 0.0)
 
-    def _fault_hook(self, kind: str | None) -> None:
-        """Lose, repeat or delay messages, possibly several of these; None: stop."""
+    def _set_fault_hook(self, kind: str | None) -> None:
+        """Lose, repeat or delay messages from now on, possibly several of these; None: stop."""
         draw = self._draw
         for fault in self._disturbed:
             self._until_us[fault] = 0.0
@@ -278,6 +281,10 @@ class FaultInjector:
         self._world.fault_hook = fault_hook
 
     def _kill(self, role: str, point: str | None) -> str | None:
+        """Kill a host of a role, at once or at its next crash point.
+
+        Return its name if it is a device, else None.
+        """
         hosts = self._hosts[role]
         if not hosts:
             return None
@@ -295,9 +302,10 @@ class FaultInjector:
         return host if role == "device" else None
 
     def _restore(self) -> str | None:
-        """Back up all hosts (at first, and sometimes later), or restore one of them from any backup.
+        """Back up all hosts, at first and sometimes later, or restore one of them from any backup.
 
-        The back end is often restored twice: its operator sees that the first backup was too old.
+        Return its name if it is a device, else None. The back end is often restored twice: its operator sees
+        that the first backup was too old.
         """
         if not self._backups or self._draw.random() < 0.3:
             self._backups.append({host: self._faults.backup(host) for host in self._kind_of})
@@ -313,12 +321,14 @@ class FaultInjector:
         return host if kind == "device" else None
 
     def _restore_from(self, host: str, backup: dict[str, Backup]) -> None:
+        """Restore a host from its part of a backup."""
         self._killed_now = host
         self._faults.restore(host, backup[host])
         self._killed_now = None
         self._begin("restored", 0.0)
 
     def _record_kill(self, host: str) -> None:
+        """Record that a host is down, and schedule its restart."""
         point = None if host == self._killed_now else self._traps.pop(host, None)
         self._down[host] = column = _killed(self._kind_of[host], point)
         self._begin(column, float("inf"))
@@ -327,6 +337,7 @@ class FaultInjector:
         self._world.schedule_action(restart_us, lambda _: self._faults.restart(host))
 
     def _record_restart(self, host: str) -> None:
+        """Record that a host is up; its kill stays in effect a little longer."""
         column = self._down.pop(host, None)
         if column is not None and column not in self._down.values():
             self._until_us.pop(column, None)

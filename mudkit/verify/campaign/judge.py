@@ -96,6 +96,7 @@ class Judgement:
                 self._judge_absorbed(rows)
             ),
             "writes that have waited for a network or a delay leave together": self._judge_together,
+            "delayed writes leave with those of another app": self._judge_left_behind,
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
@@ -126,7 +127,7 @@ class Judgement:
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
-                self._judge_together, self._judge_seen, self._judge_stores,
+                self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -250,7 +251,7 @@ class Judgement:
                         )
 
     def _is_pending_again(self, client: str, value: str, now_us: int) -> bool:
-        """Check whether a client may wait for the answer to a value's write again, after a restore."""
+        """Return whether a client may wait for the answer to a value's write again, after a restore."""
         return any(
             write.client == client
             and write.value == value
@@ -278,7 +279,7 @@ class Judgement:
                 self._predicates[value] = entry["row"]["predicate"]
 
     def _judge_dropped(self) -> None:
-        """Check that no message of the cloud or its clients was dropped as invalid."""
+        """Add a problem for each message of the cloud or its clients that was dropped as invalid."""
         incidents = self.campaign.lab.frame("incidents")
         for row in incidents[incidents["incident"] == "dropped"].itertuples():
             if str(row.detail).endswith((f"/{ROGUE}", f"/{PORT}-{THIEF}")):
@@ -286,6 +287,7 @@ class Judgement:
             self.problems.append(f"{row.device} dropped {row.detail}")
 
     def _judge_bursts(self) -> None:
+        """Add a problem unless writes whose messages were lost were sent again in time."""
         for burst in self.campaign.bursts:
             if burst.duration_s is None:
                 self.problems.append(
@@ -294,10 +296,11 @@ class Judgement:
                 )
 
     def _judge_trials(self) -> None:
+        """Add the problems that trials found."""
         self.problems += self.campaign.trials.problems
 
     def _judge_shown(self) -> None:
-        """Check that reads and conflicts show only records visible to the reader, whose data is constant."""
+        """Add a problem if reads or conflicts show what is hidden from the reader, whose data is constant."""
         work = self.campaign.work
         for read in work.reads:
             if read.status == "ok" and read.result().aggregates is None:
@@ -310,7 +313,7 @@ class Judgement:
                         self._judge_values(write.operation, [value])
 
     def _judge_own_reads(self) -> None:
-        """Check that a device has answered reads of its pending writes by itself (Mobius 4.2)."""
+        """Add a problem unless a device has answered reads of its pending writes by itself (Mobius 4.2)."""
         for write, read in self.campaign.work.own_reads:
             if read.status != "ok":
                 continue  # killed, or without a valid token; reads without an answer are judged elsewhere
@@ -319,7 +322,7 @@ class Judgement:
                 self.problems.append(f"{write.client} has read {values} of its own {write.value!r}: {read}")
 
     def _judge_pushed(self) -> None:
-        """Check that what continuous reads were told is followed by no older version (Mobius 4.1)."""
+        """Add a problem if what a continuous read was told is followed by an older version (Mobius 4.1)."""
         notified: dict[str, list[tuple[int, str, int]]] = {}
         for watch in self.campaign.work.watches:
             if watch.table == MAIN and watch.client not in self.campaign.losses:
@@ -340,6 +343,7 @@ class Judgement:
                         self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
+        """Add a problem unless each of the values that an operation shows is visible to its reader."""
         data = operation.call.named_arguments["reader"]
         for value in values:
             predicate = self._predicates.get(value)
@@ -347,7 +351,7 @@ class Judgement:
                 self.problems.append(f"{operation} shows {value!r}, which is hidden from {data}")
 
     def _judge_tables(self) -> None:
-        """Check that a client that has seen a table is not shown an older one of the same name.
+        """Add a problem if a client that has seen a table is shown an older one of the same name.
 
         A value that is pending on the device that reads it belongs to no table yet.
         """
@@ -383,7 +387,7 @@ class Judgement:
                 newest[table] = max(number, newest.get(table, 0))
 
     def _judge_rest(self) -> None:
-        """Check that all reads were answered, that no request is sent for ever, and the number of events."""
+        """Add problems: reads without answer, requests that are sent for ever, too many events."""
         for synced in self.campaign.work.reads_awaited:
             if not synced.done():
                 self.problems.append(f"{synced} of {synced.call.named_arguments} never came")
@@ -397,6 +401,7 @@ class Judgement:
             self.problems.append(f"{events:,} events were handled")
 
     def _judge_writes(self, rows: list[dict[str, Any]]) -> None:
+        """Add a problem unless each write was committed once or never, as its answer says, and in time."""
         times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         at = {(row["key"], row["ver"]): row for row in rows}
         self._judge_bases(rows)
@@ -454,7 +459,7 @@ class Judgement:
                 self.problems.append(f"version {row['ver']} of {row['key']} follows {before}")
 
     def _judge_since(self, rows: list[dict[str, Any]], since_us: int) -> None:
-        """Check the writes since the back end was restored; earlier ones may be lost."""
+        """Add problems with writes since the back end was restored; earlier ones may be lost."""
         times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         at = {(row["key"], row["ver"]): row for row in rows}
         for write in self.campaign.work.writes:
@@ -472,13 +477,13 @@ class Judgement:
                 self.problems.append(f"{value!r} was committed {times[value]} times")
 
     def _judge_probe(self) -> None:
-        """Check what was written and read after the back end was restored and the faults had ended."""
+        """Add problems with what was written and read after the back end's restore and the faults' end."""
         for name, values in self.campaign.probe.items():
             if values != [PROBE]:
                 self.problems.append(f"after a restore, {name} found {values}, and {PROBE!r} was written")
 
     def _judge_bases(self, rows: list[dict[str, Any]]) -> None:
-        """Check that each committed conditional write replaces the record that its client had."""
+        """Add a problem unless each committed conditional write replaces the record that its client had."""
         kinds = {write.value: write.kind for write in self.campaign.work.writes}
         previous = _previous(rows)
         for row in rows:
@@ -491,12 +496,12 @@ class Judgement:
                 self.problems.append(f"{value!r} must replace {base!r}, and replaced {replaced!r}")
 
     def _is_expired(self, write: WriteRecord) -> bool:
-        """Check whether a device refused a write because its client's token had expired."""
+        """Return whether a device refused a write because its client's token had expired."""
         is_expired = isinstance(error_of(write.operation), TokenExpired)
         return is_expired and self.campaign.has_expired(write.client, write.operation.invoked_us)
 
     def _is_pending(self, write: WriteRecord) -> bool:
-        """Check whether a write is listed as pending, or one that may have absorbed it."""
+        """Return whether a write is listed as pending, or one that may have absorbed it."""
         values = {write.value, *(later.value for later in self._blind_writes_after(write))}
         return any(
             pending["key"] == write.key
@@ -532,7 +537,7 @@ class Judgement:
         return with_it[-1] if with_it else None
 
     def _judge_absorbed(self, rows: list[dict[str, Any]]) -> None:
-        """Check that a write with the version of another one was not committed, and that this one was."""
+        """Add a problem if a write with the version of another one was committed, or if this one was not."""
         times = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         at = {(row["key"], row["ver"]): row for row in rows}
         for write in self.campaign.work.writes:
@@ -550,12 +555,18 @@ class Judgement:
                 self.problems.append(f"{value!r} was committed, and has the version of {absorber.value!r}")
 
     def _judge_together(self) -> None:
-        """Check that writes which have waited for a link or a timer were sent in as few messages as fit."""
+        """Add a problem if writes that waited for a link or a timer took more messages than needed."""
         for name in self.campaign.clients:
             self.problems += self.campaign.sent_apart(name)
 
+    def _judge_left_behind(self) -> None:
+        """Check that delayed writes leave with those of another app whose delay is over."""
+        for problem in self.campaign.neighbours.left_behind():
+            self.counts["delayed writes of two apps, judged"] += 1
+            self.problems += [] if problem is None else [problem]
+
     def _judge_increments(self) -> None:
-        """Check that the sum has each acknowledged amount once, and others only if they have no answer."""
+        """Add a problem unless the sum has each acknowledged amount once, and others only if unanswered."""
         campaign = self.campaign
         store = campaign.lab.world.at_address[campaign.cloud.back_end].store
         rows = [as_wire(row) for _, row in store.items(f"row\n{COUNTS}\n")]
@@ -568,7 +579,7 @@ class Judgement:
             self.problems.append(f"the sum of the increments is {total:b}, in binary; {words}")
 
     def _judge_pending(self) -> None:
-        """Check that devices list all stored writes, and that each is held back or follows one that is."""
+        """Add a problem unless devices list all stored writes, each held back or after one that is."""
         for name, listed in self.campaign.pending.items():
             process, *_ = self.campaign.lab.world.hosts[name].processes
             stored = [write for _, write in process.store.items("write ")]
@@ -582,7 +593,7 @@ class Judgement:
                     self.problems.append(f"{name} still has the pending write {write}")
 
     def _judge_policies(self) -> None:
-        """Check that shipped policies are stored, and that all followers have the latest version.
+        """Add a problem unless shipped policies are stored, and all followers have the latest version.
 
         A restored generator may have lost earlier ones.
         """
@@ -603,7 +614,7 @@ class Judgement:
                     self.problems.append(f"{name} has {policy} for {kind}s, and {kept} were shipped")
 
     def _judge_side(self, rows: list[dict[str, Any]]) -> None:
-        """Check the guarantees that hold for a table that is dropped and created again."""
+        """Add violations of the guarantees that hold for a table that is dropped and created again."""
         times: Counter[str] = Counter(row["data"]["v"] for row in rows if row["data"] is not None)
         self._judge_bases(rows)
         for write in self.campaign.work.writes:
@@ -626,13 +637,13 @@ class Judgement:
                 self._judge_order(watch)
 
     def _judge_tallies(self, rows: list[dict[str, Any]]) -> None:
-        """Check that the last aggregates are those of the last records, and that all in turn differ."""
+        """Add a problem unless the last aggregates are those of the last records, and all in turn differ."""
         aggregates = Aggregates(AGGREGATE)
         final = {row["key"]: row for row in rows}
         for tally in self.campaign.work.tallies:
             if any(former == later for former, later in pairwise(tally.notified)):
                 self.problems.append(f"the same aggregates come twice: {tally.notified}")
-            is_over = tally.max_notified is not None or tally.client in self.campaign.expires_us
+            is_over = tally.lost_us is not None or tally.client in self.campaign.expires_us
             if is_over or tally.operation.status != "ok":
                 continue
             predicate, data = Predicate(tally.text or "TRUE"), tally.reader_data[0].data
@@ -648,7 +659,7 @@ class Judgement:
                 self.problems.append(f"{tally.client} has {tally.notified[-1:]}, the records {expected}")
 
     def _judge_windows(self, rows: list[dict[str, Any]]) -> None:
-        """Check that each window has at most as many records as its limit, and at the end the first ones."""
+        """Add a problem unless each window keeps its limit, and has the first records at the end."""
         final = {row["key"]: row for row in rows}
         for window in self.campaign.work.windows:
             selection = window.selection
@@ -669,7 +680,7 @@ class Judgement:
                     self.problems.append(f"{where} shows {shown}")
             reader = window.reader_data[-1]
             is_known = reader.operation is None or reader.operation.status == "ok"
-            is_over = window.max_notified is not None or window.client in self.campaign.expires_us
+            is_over = window.lost_us is not None or window.client in self.campaign.expires_us
             if is_over or not is_known or window.operation.status != "ok":
                 continue
             may_see = {
@@ -682,31 +693,37 @@ class Judgement:
                 self.problems.append(f"{where} shows {shown}, and the first of its records are {expected}")
 
     def _judge_applications(self) -> None:
-        """Check that applications show what their devices have, and as pending what is pending there."""
+        """Add a problem unless applications show what their devices have, and mark as pending what is."""
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
                 self.problems += _shown_problems(self.campaign, watch)
 
     def _judge_collected(self) -> None:
+        """Add the problems of collected tombstones."""
         self.problems += self.campaign.returned
 
     def _judge_replaced(self) -> None:
+        """Add the guarded records that others than their owners replaced."""
         self.problems += self.campaign.guarded.replaced()
 
     def _judge_outdated(self) -> None:
+        """Add the reads that showed older versions than their clients knew."""
         self.problems += self.campaign.guarded.outdated()
 
     def _judge_seen(self) -> None:
+        """Add what other apps saw of the bank's records."""
         self.problems += self.campaign.neighbours.seen()
 
     def _judge_stores(self) -> None:
+        """Add the devices whose apps held more records than the budget."""
         self.problems += self.campaign.neighbours.above_budget
 
     def _judge_missed(self) -> None:
+        """Add what the bank's reads were not notified of."""
         self.problems += self.campaign.neighbours.missed()
 
     def _judge_order(self, watch: Watch) -> None:
-        """Check that versions ascend, and that no notification follows the end.
+        """Add a problem unless versions ascend, and no notification follows the end.
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
         kind of change; in the table that is altered also with other columns than a device knew. After a
@@ -732,7 +749,7 @@ class Judgement:
             last[change.key] = change
 
     def _judge_conflict(self, key: str, operation: Any, rows: list[dict[str, Any]]) -> None:
-        """Check that another version existed at some time while the write was in flight."""
+        """Add a problem unless another version existed at some time while the write was in flight."""
         error = error_of(operation)
         if not isinstance(error, Conflict) or error.local is None:
             self.problems.append(f"a conditional write failed: {error!r}")
@@ -752,6 +769,7 @@ class Judgement:
                 )
 
     def _judge_history(self) -> None:
+        """Add a problem unless the reads of each type satisfy the models that it promises."""
         for kind, models in PROMISED.items():
             for model in models:
                 verdict = check(self._history, model, reads=[kind])
@@ -761,6 +779,7 @@ class Judgement:
                     self.problems.append(f"{kind} reads are not {model}: {verdict}")
 
     def _judge_watches(self, rows: list[dict[str, Any]]) -> None:
+        """Add problems with the notifications of each continuous read of the main table."""
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
                 self._judge_order(watch)
@@ -769,7 +788,10 @@ class Judgement:
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
-    """Return for each entry of the log, by number, the version of the record that it replaces."""
+    """Return for each entry of the log, by number, the version that it replaces.
+
+    None where it replaces none.
+    """
     last: dict[str, dict[str, Any]] = {}
     previous: dict[int, dict[str, Any] | None] = {}
     for row in rows:
@@ -817,8 +839,9 @@ def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> I
 def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield notifications that a continuous read lacks, or must not have, by the reader's latest data."""
     where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    if watch.max_notified is not None and len(watch.notified) > watch.max_notified:
-        yield (f"{where}: notified of {watch.notified[watch.max_notified :]} after its device was wiped")
+    lost_us = watch.lost_us
+    if lost_us is not None and any(notified_us > lost_us for notified_us in watch.notified_us):
+        yield f"{where}: notified after its device was wiped at {lost_us} µs: {watch.notified}"
     changes = [change for change in watch.notified if not isinstance(change, dict)]
     is_ended = len(changes) != len(watch.notified)
     if is_ended and watch.client not in campaign.expires_us:
@@ -892,7 +915,7 @@ def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     An application that the cloud has ended or its device has lost shows nothing any more.
     """
     observed = campaign.clients[watch.client].installed.machine
-    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.max_notified is not None
+    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
     if is_over or watch.operation.status != "ok" or observed is None:
         return
     machine = observed.observed
@@ -969,7 +992,7 @@ def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequenc
 
 
 def play(seed: int) -> Judgement:
-    """Run and judge a seed."""
+    """Run a seed, and return its judgement."""
     campaign = Campaign(seed)
     campaign.run()
     return Judgement(campaign)

@@ -2,19 +2,21 @@
 
 They have a table of their own. A bank reads it continuously on some devices; a thief beside it shows the
 bank's token in its own name. What the bank reads must neither be seen by others nor end with their reads, and
-all apps of a device keep to the budget of its store.
+all apps of a device keep to the budget of its store. When the delay of a write of one app is over, delayed
+writes of the others leave with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import Any, Final
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.lab import Lab
-from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud import Client, Cloud, energy, freshness
 from mudkit.verify.campaign.observers import ObservedHost
 from mudkit.verify.campaign.work import MAIN, error_of
 
@@ -29,6 +31,12 @@ _KEYS: Final = ("a", "h", "q")
 _FLOOD: Final = 40
 OUTAGE: Final = "outage of apps"
 """Step in which several apps of a device write without a network."""
+DELAYS: Final = "delays of apps"
+"""Step in which several apps of a device make writes that wait for others."""
+_LONG: Final = energy(per_j_s=1000.0)
+"""Utility of a write that waits for an hour."""
+_SHORT: Final = energy(per_j_s=1000.0) + freshness(600.0)
+"""Utility of a write that waits for less than ten minutes."""
 
 
 @dataclass
@@ -42,18 +50,30 @@ class _Account:
     """False once its device was wiped or restored."""
 
 
+@dataclass
+class _Delayed:
+    """Two delayed writes of a key by the apps of a device; that of the thief is due first."""
+
+    device: str
+    key: str
+    first: Any
+    """Operation of the thief's write."""
+
+
 class Neighbours:
     """Bank and thief on some devices of a run; ``clients`` are those of the work.
 
-    ``draw`` is a stream; so is ``added``, for what leaves the former as it is.
+    ``draw`` is a stream; so are ``added`` and ``delays``, for what leaves the former as they are.
     """
 
     def __init__(
         self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], hosts: Mapping[str, ObservedHost],
-        log: Mapping[int, Any], draw: Random, added: Random,
+        log: Mapping[int, Any], draw: Random, added: Random, delays: Random,
     ) -> None:  # fmt: skip
         self._lab, self._draw, self._added, self._log = lab, draw, added, log
-        self._clients = clients
+        self._delays = delays
+        self._clients, self._hosts = clients, hosts
+        self._delayed: list[_Delayed] = []
         self._count = 0
         self._accounts: dict[str, _Account] = {}
         """By device."""
@@ -90,12 +110,17 @@ class Neighbours:
         many = self._draw.randint(5, 15) if self else 0
         plan = [(self._draw.randint(0, end_us), self._draw.choice(STEPS)) for _ in range(many)]
         outages = self._added.choice([0, 2, 0]) if self else 0
-        return plan + [(self._added.randint(0, end_us), OUTAGE) for _ in range(outages)]
+        plan += [(self._added.randint(0, end_us), OUTAGE) for _ in range(outages)]
+        delays = self._delays.choice([0, 1, 3]) if self else 0
+        return plan + [(self._delays.randint(0, end_us), DELAYS) for _ in range(delays)]
 
     def act(self, step: str) -> None:
-        """Execute a step of :data:`STEPS`, or :data:`OUTAGE`, on one of the devices."""
+        """Execute a step of :data:`STEPS`, or :data:`OUTAGE` or :data:`DELAYS`, on one of the devices."""
         if step == OUTAGE:
             self._write_without_network(self._added.choice(sorted(self._accounts)))
+            return
+        if step == DELAYS:
+            self._write_with_delays(self._delays.choice(sorted(self._accounts)))
             return
         draw = self._draw
         name = draw.choice(sorted(self._accounts))
@@ -116,12 +141,12 @@ class Neighbours:
         self._lab.run(minutes=5)
 
     def record_loss(self, name: str) -> None:
-        """Do not judge the account of a device that was wiped or restored."""
+        """Exclude the account of a device that was wiped or restored from judgement."""
         if name in self._accounts:
             self._accounts[name].is_judged = False
 
     def check_stores(self) -> None:
-        """Check that the apps of each device hold no more committed records than its budget."""
+        """Record the devices whose apps hold more committed records than the device's budget."""
         for name, account in self._accounts.items():
             clients = self._clients[name], account.client, self._thieves[name]
             machines = [client.installed.machine for client in clients]
@@ -172,7 +197,22 @@ class Neighbours:
                 missed.append(f"the bank on {name} was notified up to {last}, the log is at {final}")
         return missed
 
+    def left_behind(self) -> Iterator[str | None]:
+        """Yield in words which delayed writes have not left with those of another app; None: one that has.
+
+        A write without an outcome is not judged: its device was killed.
+        """
+        for delayed in self._delayed:
+            if delayed.first.status != "ok":
+                continue
+            sent, key = self._hosts[delayed.device].writes_sent, delayed.key
+            first = sent[f"{delayed.device}/{THIEF}", BOARD, key]
+            other = sent.get((f"{delayed.device}/{BANK}", VAULT, key), inf)
+            words = f"the bank's write {key!r} on {delayed.device} waited, though the thief's has left"
+            yield words if other > first else None
+
     def _deposit(self, name: str) -> None:
+        """Write a record of the bank on a device."""
         self._count += 1
         record = {"v": f"{name} deposit {self._count}"}
         self._accounts[name].client.write(VAULT, self._draw.choice(_KEYS), record)
@@ -183,6 +223,20 @@ class Neighbours:
         self._count += 1
         self._accounts[name].client.write(VAULT, "o", {"v": f"{name} deposit {self._count}"})
         self._thieves[name].write(BOARD, "o", {"v": f"{name} writes {self._count}"})
+
+    def _write_with_delays(self, name: str) -> None:
+        """Write as two apps whose writes wait, if the radio sleeps; the bank's waits for longer."""
+        self._count += 1
+        key, bank, thief = f"d{self._count}", self._accounts[name].client, self._thieves[name]
+        bank.write(VAULT, key, {"v": f"{name} deposit {self._count}"}, utility=_LONG)
+        first = thief.write(BOARD, key, {"v": f"{name} writes {self._count}"}, utility=_SHORT)
+        machines = bank.installed.machine, thief.installed.machine
+        if None in machines:
+            return
+        stores = [getattr(machine, "_machine", machine).local for machine in machines]
+        writes = [store.newest_write(table, key) for store, table in zip(stores, (VAULT, BOARD), strict=True)]
+        if all(write is not None and write.due_us is not None for write in writes):
+            self._delayed.append(_Delayed(name, key, first))
 
     def _pry(self, name: str) -> None:
         """Ask for the bank's records as another app, sometimes while the bank asks the same."""

@@ -105,6 +105,7 @@ class _ClientObserver:
     def _observe_call(
         self, event: Call, effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a call of the application."""
         name, op_id, arguments = event.name, event.op_id, event.named_arguments
         ops = {request["what"]["op"] for request in requests}
         answers = [effect for effect in effects if type(effect) is Complete and effect.op_id == op_id]
@@ -134,6 +135,7 @@ class _ClientObserver:
     def _observe_message(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a message from the service of the device."""
         kind = message["kind"]
         if kind == "forwarded":
             yield from self._observe_notification(message["body"], effects, requests)
@@ -154,6 +156,7 @@ class _ClientObserver:
     def _observe_answer(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for the last answer to a request, which is then no longer pending."""
         op, parts = self._requests.pop(message["id"]), self._parts.pop(message["id"])
         done = [effect for effect in effects if type(effect) is Complete]
         is_repeated = any(request["what"]["op"] == op for request in requests)
@@ -187,6 +190,7 @@ class _ClientObserver:
     def _observe_notification(
         self, body: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
+        """Yield the names for a notification from the cloud."""
         is_notified = any(type(effect) is Notify for effect in effects)
         if body["what"] == "life":
             yield "watching: life, registered again" if requests else "watching: life"
@@ -351,6 +355,7 @@ class _ProcessorObserver:
                     yield f"processor: ended, {why}"
 
     def _observe_message(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
+        """Yield the names for a message to a processor."""
         message = event.message
         kind, first = message["kind"], sent[0]["kind"] if sent else None
         if kind == "read":
@@ -407,6 +412,7 @@ class _BackEndObserver:
 
 
 def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
+    """Return the name of what a write came to at the back end; ``is_kept``: its store was written."""
     if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
     outcome = sent[0]
@@ -451,6 +457,7 @@ class _NotificationServerObserver:
         self._sessions |= {message["session"] for message in sent if message["kind"] == "welcome"}
 
     def _observe_message(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
+        """Yield the names for a message to a notification server."""
         if message["kind"] == "hello":
             name = "hello" if message["is_new"] else "heartbeat"
             if "redirect" in kinds:  # a hello or a heartbeat
@@ -565,6 +572,7 @@ class _ObservedMachine:
             self._host.record(name)
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
             self._record_apps_apart(now_us, event, _sent(observed))
+            self._record_writes_sent(_sent(observed))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
@@ -603,6 +611,16 @@ class _ObservedMachine:
         if event == TimerFired(SEND):  # later calls of the moment have not waited
             self._link_up_us = -1
 
+    def _record_writes_sent(self, sent: Sequence[Any]) -> None:
+        """Record which writes a service has sent together, by the number of the message."""
+        for message in sent:
+            parts = [part for part in _parts(message) if any(map(_is_write, _requests([part])))]
+            self._host.messages_with_writes += bool(parts)
+            for part in parts:
+                for ask in filter(_is_write, _requests([part])):
+                    write = part["client"], ask["what"]["name"], ask["what"]["key"]
+                    self._host.writes_sent.setdefault(write, self._host.messages_with_writes)
+
     def _record_answer(self, now_us: int, message: Mapping[str, Any]) -> None:
         """Record the answer to a write; after an expired token the write still waits."""
         error = message.get("error") or {}
@@ -635,6 +653,10 @@ class ObservedHost:
         """Answers to the writes of its clients, in order; a restored device gets another one."""
         self.sent_apart: list[str] = []
         """Writes that its clients have sent in more messages than they need after a wait, in words."""
+        self.messages_with_writes = 0
+        """Number of messages with writes that its service has sent."""
+        self.writes_sent: dict[tuple[str, str, str], int] = {}
+        """Number of the first message of its service with each write, by client, table and key."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:

@@ -113,11 +113,18 @@ class Trials:
         self.problems: list[str] = []
 
     def begin(self, kind: str) -> None:
-        """Begin a trial of a kind, and judge it if nothing else was wrong."""
+        """Begin a trial of a kind, and judge it if nothing else was wrong.
+
+        Each trial returns its problem: empty, if there is none, or None, if it cannot be judged.
+        """
         name = self._draw.choice(list(self._clients))
         before = dict(self._rolled_back_us)
         is_judged = self._is_well(name)
-        trial = {ROGUE: self._rogue, SLOW_LINK: self._slow_link, READS_AT_ONCE: self._reads_at_once}[kind]
+        trial = {
+            ROGUE: self._try_rogue,
+            SLOW_LINK: self._try_slow_link,
+            READS_AT_ONCE: self._try_reads_at_once,
+        }[kind]
         problem = trial(name, is_judged=is_judged)
         if is_judged and problem is not None and self._is_well(name) and self._rolled_back_us == before:
             self.counts[f"{kind}, judged"] += 1
@@ -125,8 +132,8 @@ class Trials:
 
     # -- kinds: each returns the problem, "" if there is none, and None if the trial cannot be judged
 
-    def _rogue(self, name: str, *, is_judged: bool) -> str | None:
-        """Install a machine that says hello without the token; the client waits for a change."""
+    def _try_rogue(self, name: str, *, is_judged: bool) -> str | None:
+        """Install a machine that says hello without the token; return the problem (:meth:`begin`)."""
         draw, world = self._draw, self._lab.world
         others = [other for other in self._clients if other != name]
         on = draw.choice(others) if others and draw.random() < 0.2 else name
@@ -161,8 +168,8 @@ class Trials:
             return None
         return "" if is_notified else f"{name} was not notified while a machine without a token said hello"
 
-    def _slow_link(self, name: str, *, is_judged: bool) -> str | None:
-        """Limit the link of a client to 1 kB/s while it works."""
+    def _try_slow_link(self, name: str, *, is_judged: bool) -> str | None:
+        """Limit the link of a client to 1 kB/s while it works; return the problem (:meth:`begin`)."""
         minutes = self._draw.choice([2.0, 5.0, 10.0])
         before = self._hosts[name].requests.copy()
         self._faults.begin_slow_link(name, minutes)
@@ -179,8 +186,8 @@ class Trials:
             return ""
         return f"{name} has sent {len(sent)} requests {sent.total()} times over a slow link"
 
-    def _reads_at_once(self, name: str, *, is_judged: bool) -> str | None:
-        """Begin many continuous reads at once, and end their session."""
+    def _try_reads_at_once(self, name: str, *, is_judged: bool) -> str | None:
+        """Begin many continuous reads at once, and end their session; return the problem (:meth:`begin`)."""
         draw, faults, client = self._draw, self._lab.faults, self._clients[name]
         before = self._hosts[name].registrations.copy()
         self._faults.begin_reads_at_once()
@@ -212,15 +219,20 @@ class Trials:
     # -- parts
 
     def _restart(self, host: str) -> None:
+        """Kill a host, and restart it after a moment."""
         self._lab.faults.kill(host)
         self._lab.run(seconds=self._draw.choice([0.1, 5.0]))
         self._lab.faults.restart(host)
 
     def _watch(self, name: str) -> Watch:
+        """Start a continuous read of the key of trials."""
         return self._work.watch(name, key=_KEY)
 
     def _is_notified(self, watch: Watch) -> bool | None:
-        """Write a record, and return whether a continuous read hears of it in time; None: nobody writes."""
+        """Write a record, and return whether a continuous read is notified in time.
+
+        None: nobody can write.
+        """
         writers = [name for name in self._writers if self._is_well(name)]
         if not writers:
             return None

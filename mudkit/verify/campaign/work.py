@@ -84,8 +84,8 @@ class Watch:
     """Records of which it had been notified when it heard this first."""
     synced_us: list[int] = field(default_factory=list)
     """Times at which it heard this."""
-    max_notified: int | None = None
-    """Number of notifications when its device was wiped: none may follow."""
+    lost_us: int | None = None
+    """Time at which its device was wiped: no later notification may follow."""
     is_restored: bool = False
     """True on a restored device, where later notifications are not judged."""
     record: Callable[[Any], None] | None = None
@@ -94,7 +94,7 @@ class Watch:
     """Columns, order and limit of a window; None: of no window."""
 
     def show(self, notification: Any, now_us: int) -> None:
-        """Note a notification that is no repeat."""
+        """Record a notification that is no repeat: what the application shows now."""
         if isinstance(notification, Change):
             key = notification.key
             self.shown[key] = notification
@@ -129,7 +129,7 @@ class Ship:
 
 
 def error_of(operation: Any) -> BaseException | None:
-    """Return the error of a failed operation."""
+    """Return the error of a failed operation; None if it has a result."""
     try:
         operation.result()
     except MudkitError as error:
@@ -254,8 +254,8 @@ class Work:
         for watch in (*self.watches, *self.tallies, *self.windows):
             if watch.client == name:
                 watch.is_on, watch.is_restored = False, watch.is_restored or not is_wiped
-                if watch.max_notified is None:
-                    watch.max_notified = len(watch.notified)
+                if watch.lost_us is None:
+                    watch.lost_us = self._now_us()
 
     def ship(self) -> None:
         """Ship a policy, sometimes one that is older than another."""
@@ -309,6 +309,7 @@ class Work:
         self, name: str, table: str, text: str | None, sync: float | None, aggregate: str | None = None,
         selection: Selection | None = None,
     ) -> Watch:  # fmt: skip
+        """Start a continuous read of records, or of aggregates or a window, and record its notifications."""
         watch = Watch(name, table, text, sync, [ReaderData(self._data(name), self._now_us())])
         watch.selection = selection
 
@@ -360,6 +361,7 @@ class Work:
         watch.operation.add_done_callback(unregister)
 
     def _data(self, name: str) -> dict[str, str]:
+        """Return a client's reader data."""
         return {"group": self._groups[name]}
 
     def increment(self, name: str) -> None:
@@ -368,6 +370,7 @@ class Work:
         self.increments.append((by, self._clients[name].increment(COUNTS, "k", "n", by, create=True)))
 
     def _read(self, name: str, table: str) -> None:
+        """Start a random read."""
         draw, key = self._draw, self._draw.choice(self._keys)
         text = draw.choice([f"key = '{key}'", None, "n = 1", f"key IN ('{key}', 'a')"])
         kind = draw.choice(_READ_TYPES)
@@ -408,7 +411,7 @@ class Work:
         watches = {
             watch.operation.result(): watch
             for watch in (*self.watches, *self.tallies, *self.windows)
-            if watch.client == name and watch.operation.status == "ok" and watch.max_notified is None
+            if watch.client == name and watch.operation.status == "ok" and watch.lost_us is None
         }
 
         def listen(listing: Any) -> None:
@@ -439,6 +442,7 @@ class Work:
         ]
 
     def _create(self, client: Client) -> Any:
+        """Create the side table, if it does not exist, and return the operation."""
         operation = client.create(SIDE, acl=self._draw.choice(["public", "app", "user"]), split=["g"])
         self.creations.append(operation)
         return operation
@@ -467,6 +471,7 @@ class Work:
         self.write(reader, SIDE)
 
     def _read_keys(self, name: str, keys: Sequence[str], *, latest: bool) -> None:
+        """Read keys of the side table one by one, from the caches or the latest."""
         read = self._clients[name].read
         for key in keys:
             utility = None if latest else freshness(600.0)
@@ -475,6 +480,7 @@ class Work:
             )
 
     def _administer(self, name: str) -> None:
+        """Create, alter or drop the side table."""
         client = self._clients[name]
         action = self._draw.choice(["create", "create", "alter", "drop"])
         if action == "create":
@@ -487,6 +493,7 @@ class Work:
             client.drop(SIDE)
 
     def _watch_side(self, name: str) -> None:
+        """Start a continuous read of the side table."""
         self.watch(name, SIDE)
 
 

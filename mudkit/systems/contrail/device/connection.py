@@ -110,7 +110,7 @@ class ProviderOutbox:
 
     @property
     def is_full(self) -> bool:
-        """Refusal of messages of applications, but not of those of the module itself."""
+        """True if messages of applications are refused; those of the module itself never are."""
         return len(self._pending) >= MAX_OUT
 
     def add(

@@ -147,7 +147,7 @@ class Inbound:
         """Operation that completes when a relay has the filter for items."""
 
     def acknowledge(self) -> Operation:
-        """Publish the acknowledgement of all recent items; repeat it if it may be lost."""
+        """Publish one item that acknowledges all recent ones; call it again if that may be lost."""
         name = "/".join(self._source)
         marks = Item({"source": name}, msgspec.json.encode(self._marks))
         return self._back.publish(marks, f"acknowledged to {name}")

@@ -480,7 +480,10 @@ class DeviceMachine:
         return facts.pending(min(known_seq, shared_seq)), wants
 
     def _send_facts(self) -> Sequence[Effect]:
-        """Send the facts that are not acknowledged, of which there is one, if the session has begun."""
+        """Send the facts that are not acknowledged; nothing before the session is accepted.
+
+        The caller has seen that there is one.
+        """
         if not self._is_welcome:
             return ()
         facts = self._facts.pending()

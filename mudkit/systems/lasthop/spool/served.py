@@ -159,7 +159,7 @@ class ServedSpool(Spool):
                 self._enqueue(now_us, message)
 
     def remember_finished(self, before: ServedSpool) -> None:
-        """Keep the names of messages in use that the spool before a change of limits finished."""
+        """Keep the names that had finished in the spool ``before``, and those it had and this has not."""
         self._finished = before._finished | (before._known.keys() - self._known.keys())
         self._finished_before, self._forget_us = before._finished_before, before._forget_us
 

@@ -153,7 +153,10 @@ class Cache:
         return CachedAnswer(versions, Answerable(age_s, completeness, bias))
 
     def _is_latest(self, name: str, write: PendingWrite) -> bool:
-        """Return whether nothing is newer than a pending write: it does not change a committed version."""
+        """Return whether a pending version depends on no committed one, so that nothing is newer than it.
+
+        It replaces the record as a whole, or changes what another pending write replaces.
+        """
         return write.changes is None or self._local.is_replaced(name, write.key)
 
     def age_s(self, now_us: int, name: str, row: HeldRow) -> float:

@@ -143,7 +143,12 @@ class ClientMachine:
         self._connection.log_incarnation = self.local.log_incarnation
         order, self._planner = ReadOrder(self.local), Planner()
         self._writes = WritePath(
-            ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
+            ports,
+            self.local,
+            self._connection,
+            self._planner,
+            self._build_write_policy(settings.write_policy),
+            order,
         )
         self._access = Access(ports.store, self.local, self._connection)
         followed = FollowedQueries(self.local)

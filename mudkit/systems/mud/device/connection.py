@@ -15,7 +15,6 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.errors import MudkitError
 from mudkit.events import Effect, Send, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.attachment import SERVICE
@@ -110,7 +109,7 @@ class PendingRead(Struct, frozen=True):
     offline: Offline = "wait"
     covered: CoveredQuery | None = None
     selection: Selection | None = None
-    then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]] | None = None
+    then: Callable[[int, ReadAnswer | Exception], Sequence[Effect]] | None = None
 
 
 class Writing(Struct, frozen=True):
@@ -239,16 +238,18 @@ class Connection:
         effects: list[Effect] = []
         batch: list[IdentifiedRequest] = []
         sizes: dict[str, int] = {}
-        together_bytes = 0
+        empty_bytes = size_bytes(AskBatch(self.endpoint, self.token, [], self.log_incarnation or UNSET))
+        together_bytes = empty_bytes
         for ask in asks:
             if not self.admit_or_queue(ask, together_bytes):
                 continue
             ask.request = build(ask)
-            size = size_bytes(self._build_ask(ask))
+            identified = IdentifiedRequest(ask.identity, ask.request)
+            size = size_bytes(identified) + 1  # a comma
             if batch and together_bytes + size > MAX_BATCH_BYTES:
                 effects += self._send_batch(now_us, batch, sizes)
-                batch, sizes, together_bytes = [], {}, 0
-            batch.append(IdentifiedRequest(ask.identity, ask.request))
+                batch, sizes, together_bytes = [], {}, empty_bytes
+            batch.append(identified)
             sizes[ask.identity] = size
             together_bytes += size
         return [*effects, *self._send_batch(now_us, batch, sizes)] if batch else effects
@@ -261,6 +262,7 @@ class Connection:
         message: Ask | AskBatch = AskBatch(self.endpoint, self.token, batch, start)
         if len(batch) == 1:
             message = Ask(batch[0].id, self.endpoint, self.token, batch[0].what, start)
+            sizes_bytes = {batch[0].id: size_bytes(message)}
         return Send(SERVICE, message), *self.timer.start_together(now_us, sizes_bytes)
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:

@@ -234,7 +234,8 @@ class ContinuousReads:
     def listen(self, now_us: int, op_id: int, operation: Listen) -> Sequence[Effect]:
         """Emit what waits for the callback of a read, which is registered now; resume it if it was paused.
 
-        ``is_afresh``: what waits is dropped, and the call completes with the records that the read has.
+        ``is_afresh``: what waits is dropped, and the call completes with the records that the read has. If
+        the application has ended since its call, all waits on.
         """
         read = self._states.untold.get(operation.handle) or self._states.find(operation.handle)
         if not read.stored.has_listener:
@@ -244,7 +245,8 @@ class ContinuousReads:
         if operation.is_afresh and self.has_read(operation.handle):
             self._notices.delete_waiting(read)
             result = self.snapshot(now_us, operation.handle)
-        return [*self._release_waiting(now_us, read), *self._delivery.show_own(read), Complete(op_id, result)]
+        released = self._release_waiting(now_us, read) if self._notices.is_heard(read) else ()
+        return [*released, *self._delivery.show_own(read), Complete(op_id, result)]
 
     def await_synced(self, op_id: int, operation: AwaitSynced) -> Sequence[Effect]:
         """Complete a call at once, or when all existing records that a read asked for have been delivered."""

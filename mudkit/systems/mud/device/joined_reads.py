@@ -117,7 +117,7 @@ class JoinedReads:
         name: str,
         keys: frozenset[str] | None,
         now_us: int,
-        answer: ReadAnswer | MudkitError,
+        answer: ReadAnswer | Exception,
     ) -> Sequence[Effect]:
         """Add records that were read for a join, and evaluate it once it waits for no others.
 
@@ -126,7 +126,7 @@ class JoinedReads:
         join.waiting -= 1
         if join.is_failed:
             return ()
-        if isinstance(answer, MudkitError):
+        if isinstance(answer, Exception):
             join.is_failed = True
             return (Complete(join.op_id, error=answer),)
         join.is_complete = join.is_complete and answer.is_complete

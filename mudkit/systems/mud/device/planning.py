@@ -67,6 +67,10 @@ class Planner:
         """Time of the first read or write."""
         self._reads: Counter[str] = Counter()
         self._writes = 0
+        self._weighed: set[str] = set()
+        """Tables whose writes have utilities."""
+        self._read_intervals_ms: dict[str, int] = {}
+        """Interval between reads of each table, as the cloud has measured it."""
 
     # -- observations
 
@@ -97,21 +101,33 @@ class Planner:
         self._since_us = now_us if self._since_us is None else self._since_us
         self._reads[table] += 1
 
-    def record_write(self, now_us: int) -> None:
-        """Count a write of the device, with which others share a wake-up of the radio."""
+    def record_write(self, now_us: int, table: str) -> None:
+        """Count a write of the device that is weighed, with which others share a wake-up of the radio."""
         self._since_us = now_us if self._since_us is None else self._since_us
+        self._weighed.add(table)
         self._writes += 1
+
+    def record_read_interval(self, table: str, interval_ms: int) -> None:
+        """Note the interval between reads of a table that the cloud has measured; 0: it notifies at once."""
+        self._read_intervals_ms[table] = interval_ms
+
+    def weighs_writes(self, table: str) -> bool:
+        """Return whether writes of a table are weighed, so that the interval between its reads matters."""
+        return table in self._weighed
 
     # -- plans
 
     def write_plans(self, now_us: int, table: str) -> list[Plan]:
         """Return the plans to send a write after each of :data:`DELAYS_S`, with estimated losses and costs.
 
-        Reads of the table and writes of the device come at random times, at constant rates.
+        Reads of the table and writes of the device come at random times, at constant rates: reads as often
+        as the cloud has measured, or else as the device's own, or more often.
         """
         assert self._since_us is not None
         for_s = (now_us - self._since_us) / 1e6 + _READ_PRIOR_S
         per_s = max((self._reads[table] + 1) / for_s, 1.0 / _READ_PRIOR_S)
+        if (interval_ms := self._read_intervals_ms.get(table)) is not None:
+            per_s = 1000.0 / max(1, interval_ms)
         network = _NETWORKS.get(self.network, _NETWORKS[_UNKNOWN])
         now = self.remote_plan(now_us, table)
         plans: list[Plan] = []
@@ -225,8 +241,8 @@ class UtilityWrites:
         utility, now_us, reader = write.get("utility"), context["now_us"], write.get("reader")
         if not isinstance(utility, Utility) or not isinstance(now_us, int):
             return None
-        self._planner.record_write(now_us)
         table = str(write["name"])
+        self._planner.record_write(now_us, table)
         data = reader if isinstance(reader, Mapping) else {}
         query = Query(table, None, str(write["type"]), data, utility)
         seen = InContext(utility, query, {**context, "network": self._planner.network_now()})

@@ -48,7 +48,7 @@ from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
-from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy
+from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy, check_decision
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import (
@@ -214,7 +214,7 @@ class ReadPath:
         now_us: int,
         query: Query,
         read: Read,
-        then: Callable[[int, ReadAnswer | MudkitError], Sequence[Effect]],
+        then: Callable[[int, ReadAnswer | Exception], Sequence[Effect]],
     ) -> Sequence[Effect]:
         """Answer a query, as a read would be, to a function in place of a caller."""
         try:
@@ -275,25 +275,16 @@ class ReadPath:
 
         Without a policy's decision the utility decides; what the store cannot answer is requested in any
         case. Pending writes alone are the latest version, whatever a policy says. Without a network the
-        read's ``offline`` decides about what would be requested.
+        read's ``offline`` decides about what would be requested. If the policy or the utility fails, so does
+        the read: nothing waits for it any more.
         """
-        query = pending.query
         cached = self._find_local(now_us, pending)
         if cached is not None and cached.is_pending:
             return self._complete_locally(now_us, pending, cached)
-        decided: str | None = None
-        if self._policy is not None:
-            decided = self._policy.decide(
-                query,
-                {**self.context, "now_us": now_us},
-                self._cache.cached_answers(now_us, self.context),
-            )
-        if decided is None:
-            quality = None if cached is None else cached.quality
-            seen = self.utility_in_context(now_us, query)
-            decided = self._planner.choose_source(now_us, query.table, seen, quality)
-            if decided == "remote":
-                pending = self._find_covered(now_us, pending)
+        try:
+            decided, pending = self._decide(now_us, pending, cached)
+        except Exception as error:
+            return self._fail(now_us, pending, error)
         if decided == "local" and cached is not None:
             return self._complete_locally(now_us, pending, cached)
         if self._connection.is_up or pending.offline == "wait":
@@ -303,6 +294,24 @@ class ReadPath:
         if cached is None:
             return self._request_answer(now_us, pending)  # only the cloud can answer it
         return self._complete_locally(now_us, pending, cached)
+
+    def _decide(
+        self, now_us: int, pending: PendingRead, cached: CachedAnswer | None
+    ) -> tuple[str, PendingRead]:
+        """Return where to answer a read by the policy or else the utility; with what is covered of it."""
+        query = pending.query
+        decided: str | None = None
+        if self._policy is not None:
+            context = {**self.context, "now_us": now_us}
+            cached_answers = self._cache.cached_answers(now_us, self.context)
+            decided = check_decision(self._policy, self._policy.decide(query, context, cached_answers))
+        if decided is None:
+            quality = None if cached is None else cached.quality
+            seen = self.utility_in_context(now_us, query)
+            decided = self._planner.choose_source(now_us, query.table, seen, quality)
+            if decided == "remote":
+                pending = self._find_covered(now_us, pending)
+        return decided, pending
 
     def _find_covered(self, now_us: int, pending: PendingRead) -> PendingRead:
         """Return a read with what an answer on the device covers of it, if it pays to request the rest alone.
@@ -348,7 +357,7 @@ class ReadPath:
         )
         return self._fail(now_us, pending, error)
 
-    def _fail(self, now_us: int, pending: PendingRead, error: MudkitError) -> Sequence[Effect]:
+    def _fail(self, now_us: int, pending: PendingRead, error: Exception) -> Sequence[Effect]:
         """Complete a read with an error, or pass it to the read's function ``then``.
 
         What waited for the read continues. A prefetch has neither caller nor function: no effect.

@@ -189,7 +189,7 @@ class ReadRecords:
         return _Shown(0, None) if sent is None else _Shown(sent.ver, sent.data)
 
     def _shown(self, key: str) -> _Shown:
-        """Return what is shown of a record."""
+        """Return how a record is shown, by its pending writes if any, else as committed."""
         pending = self._pending.get(key)
         if pending is None:
             return self._committed(key)

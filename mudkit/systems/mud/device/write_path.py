@@ -37,9 +37,9 @@ from mudkit.events import Complete, Effect, Ports, Record, Send, SetTimer
 from mudkit.systems.mud.device.attachment import SERVICE, DelayOver
 from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.device.planning import UtilityWrites
+from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
-from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
+from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy, check_delay
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds, compose
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
@@ -102,11 +102,18 @@ class WritePath:
     """
 
     def __init__(
-        self, ports: Ports, local: Local, connection: Connection, policy: WritePolicy, order: ReadOrder
+        self,
+        ports: Ports,
+        local: Local,
+        connection: Connection,
+        planner: Planner,
+        policy: WritePolicy,
+        order: ReadOrder,
     ) -> None:
         self._store = ports.store
         self._local = local
         self._connection = connection
+        self._planner = planner
         self._policy = policy
         self._order = order
         self._calls: dict[int, list[int]] = {}
@@ -303,6 +310,7 @@ class WritePath:
             follows=UNSET if follows is None else follows.number, absorbed=write.absorbed or UNSET,
             may_write=UNSET if write.may_write is None else write.may_write,
             changes=UNSET if write.changes is None else write.changes,
+            asks_read_interval=True if self._planner.weighs_writes(write.name) else UNSET,
         )  # fmt: skip
 
     def receive_outcome(
@@ -314,6 +322,8 @@ class WritePath:
         token has expired stays pending.
         """
         write = self._local.writes[seq]
+        if isinstance(answer, WriteOutcome) and answer.read_interval_ms is not UNSET:
+            self._planner.record_read_interval(write.name, answer.read_interval_ms)
         error = error_in(answer)
         problem = None if error is None else decode_error(error)
         head = self._local.oldest_write(write.name, write.key)
@@ -354,7 +364,7 @@ class WritePath:
         if isinstance(self._policy, Now) or (weighs and operation.utility is None):
             return write
         seen = {**as_wire(write), "utility": operation.utility}
-        delay = self._policy.delay(seen, {**context, "now_us": now_us})
+        delay = check_delay(self._policy, self._policy.delay(seen, {**context, "now_us": now_us}))
         if delay is None:
             return write
         return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))

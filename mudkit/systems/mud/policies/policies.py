@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol
 
-from mudkit.checks import Range, check_arguments
+from mudkit.checks import Range, check_arguments, number
+from mudkit.errors import ParameterError
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.utility import Query, freshness
 from mudkit.units import distance_km
@@ -98,6 +99,25 @@ class PrefetchPolicy(Protocol):
             As for a :class:`ReadPolicy`.
         """
         ...
+
+
+def check_decision(policy: ReadPolicy, decided: object) -> str | None:
+    """Return the decision of a read policy; raise ParameterError unless it is one."""
+    if decided is None or (isinstance(decided, str) and decided in ("local", "remote")):
+        return decided
+    raise ParameterError(
+        "The decision of the read policy is not usable.",
+        where=f"{type(policy).__name__}.decide",
+        found=repr(decided),
+        expected="'local', 'remote', or None: the read's utility decides",
+    )
+
+
+def check_delay(policy: WritePolicy, delay: object) -> float | Literal["never"] | None:
+    """Return the delay of a write policy; raise ParameterError unless it is one."""
+    if delay is None or delay == NEVER:
+        return NEVER if delay else None
+    return number(f"{type(policy).__name__}.delay", delay, 0.0, MAX_DELAY_S)
 
 
 class AlwaysRemote:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -211,11 +212,25 @@ class InContext(Utility):
 
     def value(self, plan: Plan) -> float:
         """See :class:`Utility`: that of the part, for the plan with both."""
-        return self.part.value(replace(plan, query=self.query, context=self.context))
+        value = self.part.value(replace(plan, query=self.query, context=self.context))
+        return _check_seconds("value", value)
 
     def cost(self, plan: Plan) -> float:
         """See :class:`Utility`: that of the part, for the plan with both."""
-        return self.part.cost(replace(plan, query=self.query, context=self.context))
+        cost = self.part.cost(replace(plan, query=self.query, context=self.context))
+        return _check_seconds("cost", cost)
+
+
+def _check_seconds(name: str, seconds: object) -> float:
+    """Return the value or cost that a utility has computed; raise ParameterError unless it is a number."""
+    if isinstance(seconds, Real) and seconds == seconds:
+        return float(seconds)
+    raise ParameterError(
+        f"The {name} of a plan by this utility is not usable.",
+        where=f"Utility.{name}",
+        found=repr(seconds),
+        expected="a number, in seconds of waiting",
+    )
 
 
 @dataclass(frozen=True)

@@ -650,4 +650,7 @@ def _forgotten_error(write: RoutedWrite) -> MudkitError:
 
 def _build_outcome(write: RoutedWrite, result: WriteResult) -> Send:
     """Build the answer to a write for its gateway."""
-    return Send(write.reply, WriteOutcome(id=write.id, key=write.key, **asdict(result)))
+    # Who may not write to a table does not learn how often others read it.
+    interval_ms = write.read_interval_ms if result.error is UNSET else UNSET
+    outcome = WriteOutcome(id=write.id, key=write.key, read_interval_ms=interval_ms, **asdict(result))
+    return Send(write.reply, outcome)

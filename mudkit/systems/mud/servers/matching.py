@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from mudkit.errors import MudkitError, PredicateError
@@ -62,6 +63,10 @@ class Matching:
     def reader(self, read_key: ReadKey) -> Reader:
         """Return the reader of a continuous read, which must have been added."""
         return self._joining.get(read_key) or self._indexed[read_key]
+
+    def has_reader_besides(self, endpoint: str) -> bool:
+        """Return whether there is a continuous read of another app or device than an endpoint."""
+        return any(reader != endpoint for reader, _ in chain(self._indexed, self._joining))
 
     def remove(self, read_key: ReadKey) -> None:
         """Remove a continuous read, which must have been added."""

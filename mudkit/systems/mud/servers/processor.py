@@ -5,7 +5,7 @@ Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 ================  ====================================================================================
 any message       dropped unless its sender may send it
 PartitionRead     to the back end if the latest version is requested, else to a replica
-RoutedWrite       to the back end
+RoutedWrite       to the back end, with the interval between reads of its partition if the client asks
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
                   read whose predicate fails on it, with the reason
@@ -31,6 +31,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
@@ -68,6 +69,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.records import keys_digest
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
@@ -145,6 +147,7 @@ class Processor:
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
+        self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, _ContinuousRead] = {}
         self._reads_of_session: dict[str, dict[ReadKey, None]] = {}
         """Keys of the continuous reads, by session, in the order of registration."""
@@ -192,9 +195,10 @@ class Processor:
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionRead():
+                self._record_read(now_us, message)
                 return (Send(self._choose_address(message), message),)
             case RoutedWrite():
-                return (Send(self._back_end, message),)
+                return (Send(self._back_end, self._add_read_interval(now_us, message)),)
             case Registration():
                 return self._register_read(now_us, message)
             case ReaderDataUpdate():
@@ -251,6 +255,7 @@ class Processor:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
         self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
+        self._read_rates = ReadRates(now_us)
         # A restored store has an old generation.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
         self._store.put("life", self._generation)
@@ -269,6 +274,26 @@ class Processor:
             return self._back_end
         self._turn += 1
         return self._replicas[self._turn % len(self._replicas)]
+
+    def _record_read(self, now_us: int, read: PartitionRead) -> None:
+        """Count a read of a partition; one by keys counts for their share of the partition's records."""
+        table, share = self._log.copy.tables.get(read.name), 1.0
+        if table is not None and read.keys is not None:
+            of_partition = sum(table.partition_of(key) == read.partition for key in read.keys)
+            per_partition = self._log.copy.key_count(table) / table.partitions
+            share = min(1.0, of_partition / max(1.0, per_partition))
+        self._read_rates.record_read(now_us, (read.table, read.partition), share)
+
+    def _add_read_interval(self, now_us: int, write: RoutedWrite) -> RoutedWrite:
+        """Return a write with the interval between reads of its partition, if its client asks for it."""
+        table = self._log.copy.tables.get(write.name)
+        if write.asks_read_interval is UNSET or table is None:
+            return write
+        matching = self._matching.get(table.number)
+        if matching is not None and matching.has_reader_besides(write.client):
+            return replace(write, read_interval_ms=0)
+        partition = table.number, table.partition_of(write.key)
+        return replace(write, read_interval_ms=self._read_rates.interval_ms(now_us, partition))
 
     # -- changes
 

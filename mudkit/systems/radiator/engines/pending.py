@@ -225,7 +225,7 @@ class Pending:
     def expire(self, now_us: int) -> list[Batch]:
         """Release and return the batches that are due by time; drop and count messages beyond the retention.
 
-        Messages that were put back must be walked instead.
+        No effect before :attr:`due_us`. If messages were put back, call :meth:`walk` instead.
         """
         if now_us < self.due_us:
             return []

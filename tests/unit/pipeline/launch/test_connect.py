@@ -61,7 +61,7 @@ class Server(base_pb2_grpc.SparkConnectServiceServicer):
 def server(monkeypatch, tmp_path):
     """Return a server, in a process without a session and with an empty folder for temporary files."""
     monkeypatch.setattr(_session, "_PROCESS", _session._Process())
-    monkeypatch.setattr(_session, "_adopted", lambda: None)
+    monkeypatch.setattr(_session, "_adopt_session", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(connect, "ANSWER_S", 1.0)
     server = Server()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 
 from mudkit.systems.mud import (
     ShippedPolicy,
@@ -14,6 +15,7 @@ from mudkit.systems.mud import (
     freshness,
     latency,
 )
+from mudkit.systems.mud.servers.processor import Processor
 
 ASLEEP_MJ = 12_600  # wake-up of an LTE radio, with its tail
 
@@ -138,3 +140,48 @@ def test_writes_that_save_energy_leave_together(place, policy):
     assert all(write.done() for write in writes["s"])
     times_us = [write.responded_us for write in writes["s"]]
     assert max(times_us) - min(times_us) < 1_000_000
+
+
+def write_delays_min(place, read_every_s):
+    """Return how long writes wait, two hours apart, of a table that another device reads; None: it does not."""
+    jane, bob = create_reader(place), place.client("bob")
+    delays_min = []
+    for number in range(4):
+        write = jane.write("news", f"b{number}", {"n": number}, utility=latency() + energy(per_j_s=300))
+        for _ in range(7200 // (read_every_s or 7200)):
+            place.lab.run(seconds=read_every_s or 7200)
+            if read_every_s is not None:
+                bob.read("news", "n > 100", latest=True)
+        delays_min.append(round((write.responded_us - write.invoked_us) / 60e6))
+    return delays_min
+
+
+def test_writes_wait_as_the_reads_of_others_admit(place):
+    """Mobius 6: delaying a write for too long, against too many messages; the cloud knows who reads."""
+    often, never = write_delays_min(place, 30), write_delays_min(type(place)(), None)
+    assert often[0] == never[0] == 10, "nothing is known yet"
+    assert all(delay_min < 10 for delay_min in often[1:]), often
+    assert never == sorted(never)
+    assert never[-1] == 30, "for the longer nobody reads, the surer it is"
+
+
+def write_all(place, utility):
+    jane = create_reader(place)
+    for number in range(3):
+        jane.write("news", f"b{number}", {"n": number}, utility=utility).result()
+
+
+def test_writes_without_a_utility_ask_nothing(place, monkeypatch):
+    """Their messages are those without this measurement, to the byte."""
+    choices, add = [], Processor._add_read_interval
+
+    def record(self, now_us, write):
+        choices.append(write.asks_read_interval)
+        return add(self, now_us, write)
+
+    monkeypatch.setattr(Processor, "_add_read_interval", record)
+    write_all(place, None)
+    assert set(choices) == {UNSET}
+    choices.clear()
+    write_all(type(place)(), latency())
+    assert choices[-3:] == [True] * 3

@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from mudkit import Lab
-from mudkit.events import CancelTimer, Send, SetTimer
+from mudkit.events import CancelTimer, Send, SetTimer, size_bytes
 from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.connection import (
     MAX_BATCH_BYTES,
@@ -197,6 +197,15 @@ def test_writes_are_sent_in_as_few_messages_as_fit_the_window(connection):
         [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16], [17, 18, 19, 20],
     ]  # fmt: skip
     assert {type(message) for message in messages} == {AskBatch}
+
+
+def test_message_of_writes_is_filled_up_to_its_limit():
+    """It has the token once, however many writes there are."""
+    connection = Connection("jane/news", "x" * 300)
+    connection.link_up()
+    first, then, *_ = send_writes(connection, 200, 300)
+    more_bytes = size_bytes(then.asks[0]) + 1  # a comma
+    assert size_bytes(first) <= MAX_BATCH_BYTES < size_bytes(first) + more_bytes
 
 
 def test_single_write_is_no_batch(connection):

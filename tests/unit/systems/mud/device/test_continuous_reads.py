@@ -430,6 +430,14 @@ def test_changes_wait_for_a_callback_over_starts(application):
     assert delivered(again.notify_change("c", 1, 8)) == [("upsert", "c", 1)]
 
 
+def test_changes_wait_on_if_the_application_ends_before_its_call_is_handled(application):
+    reads = application.start()
+    reads.begin()
+    reads.notify_change("a", 1, 6)
+    assert delivered(reads.watching.listen(0, 9, Listen(1))) == []
+    assert delivered(application.listen(reads)) == [("upsert", "a", 1)]
+
+
 def test_told_change_is_repeated_with_its_id_until_its_callback_was_called(application):
     reads = application.start()
     reads.begin()

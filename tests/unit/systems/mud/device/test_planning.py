@@ -164,7 +164,7 @@ def test_write_over_a_network_without_wake_ups_is_not_delayed(planner):
 
 
 def test_plans_of_a_write_lose_more_readers_and_cost_less_the_later_it_leaves(planner):
-    planner.record_write(0)
+    planner.record_write(0, "t")
     plans = planner.write_plans(0, "t")
     assert [plan.age_s for plan in plans] == list(DELAYS_S)
     assert [plan.source for plan in plans] == ["remote"] + ["local"] * (len(DELAYS_S) - 1)
@@ -175,7 +175,7 @@ def test_plans_of_a_write_lose_more_readers_and_cost_less_the_later_it_leaves(pl
 
 def test_expected_wait_of_the_first_reader(planner):
     """Reads come at exponential intervals of 600 s: the mean of what remains of a delay after the first."""
-    planner.record_write(0)
+    planner.record_write(0, "t")
     at_once, *_, longest = planner.write_plans(0, "t")
     delay_s = DELAYS_S[-1]
     expected_s = delay_s - 600.0 * (1.0 - math.exp(-delay_s / 600.0))
@@ -194,16 +194,43 @@ def test_reads_of_the_table_shorten_the_delay(planner):
 
 def test_seldom_reads_of_the_device_do_not_lengthen_the_delay(planner):
     """Others may read the table more often."""
-    planner.record_write(0)
+    planner.record_write(0, "t")
     early, late = (planner.write_plans(at_us, "t")[-1].changed_share for at_us in (0, 10**12))
     assert early == late
 
 
+def test_reads_that_the_cloud_has_measured_replace_those_of_the_device(planner):
+    """Reads of others decide; the device sees its own writes in any case."""
+    utility = latency() + energy(per_j_s=30)
+    delays = []
+    for interval_ms in (60_000, 600_000, 6_000_000):
+        planner.record_read_interval("t", interval_ms)
+        delays.append(choose_delay(planner, utility))
+    assert delays == [60.0, 300.0, 600.0]
+    planner.record_read(0, "t")
+    assert choose_delay(planner, utility) == 600.0
+
+
+def test_continuous_reads_lose_the_whole_delay(planner):
+    planner.record_read_interval("t", 0)
+    planner.record_write(0, "t")
+    at_once, *_, longest = planner.write_plans(0, "t")
+    assert longest.latency_s - at_once.latency_s == pytest.approx(DELAYS_S[-1], abs=0.01)
+    assert longest.changed_share == 1.0
+
+
+def test_only_tables_whose_writes_have_utilities_ask_for_reads(planner):
+    choose_delay(planner, None)
+    assert not planner.weighs_writes("t")
+    choose_delay(planner, latency())
+    assert (planner.weighs_writes("t"), planner.weighs_writes("u")) == (True, False)
+
+
 def test_more_writes_share_a_wake_up(planner):
-    planner.record_write(0)
+    planner.record_write(0, "t")
     alone = planner.write_plans(0, "t")[-1].radio_mj
     for _ in range(9):
-        planner.record_write(0)
+        planner.record_write(0, "t")
     assert planner.write_plans(0, "t")[-1].radio_mj < alone / 2
 
 

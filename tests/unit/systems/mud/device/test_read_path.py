@@ -8,7 +8,7 @@ from mud_place import Place
 
 from mudkit import Lab
 from mudkit.errors import NoNetwork, ParameterError
-from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, bandwidth, energy, freshness
+from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, Utility, bandwidth, energy, freshness
 from mudkit.systems.mud.policies.policies import NEVER, Expected
 from mudkit.systems.mud.policies.utility import Query
 
@@ -81,6 +81,84 @@ def test_committed_wio_reads_are_answered_in_order(lab, jane):
     lab.faults.mend("jane")
     assert first.result().source == {"a": "remote"}
     assert second.result().source == {"a": "local"}
+
+
+class Failing:
+    """Read policy that fails, or answers what is no decision, once it is to."""
+
+    def __init__(self, answer):
+        self.answer, self.fails = answer, False
+
+    def decide(self, query, context, cache):
+        if self.fails and isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer if self.fails else None
+
+
+@pytest.fixture(params=[RuntimeError("no idea"), "maybe", True, ["local"]], ids=repr)
+def failing(request):
+    return Failing(request.param)
+
+
+@pytest.fixture
+def ann(lab, cloud, failing):
+    ann = create_client(lab, cloud, "ann", read_policy=failing)
+    ann.create("letters").result()
+    ann.write("letters", "a", {"n": 1}).result()
+    ann.read("letters").result()
+    return ann
+
+
+@pytest.mark.parametrize("kind", ["committed", "committed_wio", "uncommitted"])
+def test_failure_of_a_read_policy_is_that_of_its_read_alone(failing, ann, kind):
+    """The error says what the policy has answered; later writes and reads of the table do not wait."""
+    failing.fails = True
+    error = RuntimeError if isinstance(failing.answer, Exception) else ParameterError
+    with pytest.raises(error) as caught:
+        ann.read("letters", type=kind).result()
+    if error is ParameterError:
+        assert (caught.value.where, caught.value.found) == ("Failing.decide", repr(failing.answer))
+    failing.fails = False
+    assert ann.write("letters", "a", {"n": 2}).result() == 2
+    assert ann.read("letters", type=kind).result().versions == {"a": 2}
+
+
+def test_read_policy_that_fails_on_a_read_that_has_waited(lab, failing, ann):
+    """The outcome of the write for which the read has waited is stored all the same."""
+    lab.faults.cut("ann")
+    write, read = (
+        ann.write("letters", "a", {"n": 2}),
+        ann.read("letters", type="committed_wio", offline="wait"),
+    )
+    failing.fails = True
+    lab.faults.mend("ann")
+    assert write.result() == 2
+    with pytest.raises((RuntimeError, ParameterError)):
+        read.result()
+    failing.fails = False
+    assert ann.write("letters", "a", {"n": 3}, "conditional").result() == 3
+    assert ann.read("letters", type="committed_wio").result().versions == {"a": 3}
+
+
+class Odd(Utility):
+    """Utility of one's own whose costs are no numbers."""
+
+    def __init__(self, cost):
+        self._cost = cost
+
+    def cost(self, plan):
+        return self._cost
+
+
+@pytest.mark.parametrize("cost", [float("nan"), "cheap", None])
+def test_cost_that_is_no_number_is_refused(jane, cost):
+    jane.write("news", "a", {"n": 1}).result()
+    jane.read("news").result()
+    for operation in (jane.read("news", utility=Odd(cost)), jane.write("news", "a", {}, utility=Odd(cost))):
+        with pytest.raises(ParameterError) as caught:
+            operation.result()
+        assert (caught.value.where, caught.value.found) == ("Utility.cost", repr(cost))
+    assert jane.pending().result() == []
 
 
 def test_committed_wio_reads_of_another_table_do_not_wait(lab, jane):

@@ -44,6 +44,22 @@ def test_unknown_write_type_is_refused_with_a_suggestion(jane):
     assert (caught.value.where, caught.value.found) == ("type", "'conditionl'")
 
 
+@pytest.mark.parametrize("delay", ["soon", -5.0, True, [1], float("nan"), float("inf"), 1e10], ids=repr)
+def test_delay_that_is_none_is_refused_without_effect(lab, jane, delay):
+    """The protocol of WritePolicy: seconds, NEVER or None."""
+
+    class Odd:
+        def delay(self, write, context):
+            return delay
+
+    ann = Client(lab.device("ann"), lab.cloud, app="news", token=lab.token("ann", "news"), write_policy=Odd())
+    with pytest.raises(ParameterError) as caught:
+        ann.write("news", "a", {"n": 1}).result()
+    assert (caught.value.where, caught.value.found) == ("Odd.delay", repr(delay))
+    assert "from 0 to" in caught.value.expected
+    assert ann.pending().result() == []
+
+
 def test_conditional_write_based_on_a_failed_write_is_not_sent(lab, jane, bob):
     bob.write("news", "a", {"n": 0}).result()
     lab.faults.cut("jane")

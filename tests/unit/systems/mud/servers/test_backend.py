@@ -529,3 +529,20 @@ def test_results_of_the_last_incarnations_are_kept(store, master):
     assert len(list_results(store)) == 64
     request(master, 2, name="u", incarnation="i69", known=2)
     assert len(list_results(store)) == 64
+
+
+def test_outcome_has_the_interval_between_reads_that_the_processor_has_added(master):
+    create_public_table(master)
+    ((_, outcome), *_) = write(master, 1, name="t", key="a", asks_read_interval=True, read_interval_ms=5)
+    assert outcome["read_interval_ms"] == 5
+    ((_, again), *_) = write(master, 1, name="t", key="a", asks_read_interval=True, read_interval_ms=7)
+    assert (again["ver"], again["read_interval_ms"]) == (outcome["ver"], 7)
+    ((_, unasked), *_) = write(master, 2, name="t", key="a")
+    assert "read_interval_ms" not in unasked
+
+
+def test_refused_write_does_not_learn_how_often_others_read(master):
+    create(master)
+    ((_, outcome), *_) = write(master, 1, name="t", key="a", claims=None, read_interval_ms=5)
+    assert outcome["error"]["kind"] == "AccessDenied"
+    assert "read_interval_ms" not in outcome

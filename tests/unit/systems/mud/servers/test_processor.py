@@ -395,6 +395,60 @@ def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
     assert handle_event(without_replicas.processor, "read", "gateway", latest=False)[0][0] == "master"
 
 
+def read_interval_ms(harness, now_us=0, key="a", client="jane/news", **fields):
+    """Return the interval between reads that the processor adds to a write."""
+    message = {"name": "t", "key": key, "client": client, "asks_read_interval": True, **fields}
+    ((to, passed),) = handle_event(harness.processor, "write", "gateway", now_us, **message)
+    assert (to, passed["kind"]) == ("master", "write")
+    return passed.get("read_interval_ms")
+
+
+def count_reads(harness, count, partition=0, **fields):
+    for _ in range(count):
+        handle_event(harness.processor, "read", "gateway", table=1, partition=partition, **fields)
+
+
+def test_write_that_asks_gets_the_interval_between_reads_of_its_partition(harness):
+    count_reads(harness, 9)
+    count_reads(harness, 1, partition=1)
+    assert [read_interval_ms(harness, key=key) for key in "ah"] == [60_000, 300_000]
+
+
+def test_write_that_does_not_ask_has_no_interval(harness):
+    """Its bill is that of before."""
+    count_reads(harness, 9)
+    ((_, passed),) = handle_event(harness.processor, "write", "gateway", name="t", key="a")
+    assert "read_interval_ms" not in passed
+
+
+def test_write_to_an_unknown_table_has_no_interval(harness):
+    assert read_interval_ms(harness, name="other") is None
+
+
+def test_reads_by_keys_count_for_their_share_of_the_partition():
+    """Half of eight records are in each partition."""
+    harness = Harness([row(key, 1, 2, {}) for key in "abcdhijk"])
+    count_reads(harness, 8, keys=["a", "h"])
+    assert read_interval_ms(harness) == 200_000
+
+
+def test_continuous_read_of_others_is_a_reader_at_once(harness):
+    harness.register(endpoint="jane/news")
+    assert read_interval_ms(harness) == 600_000  # its own one shows what it has written, without a delay
+    harness.register(endpoint="bob/news")
+    assert read_interval_ms(harness) == 0
+
+
+def test_continuous_read_with_a_lookup_is_a_reader_at_once(harness):
+    harness.register(text="lookup('t', key, 'n') IS NOT NULL", endpoint="bob/news")
+    assert read_interval_ms(harness) == 0
+
+
+def test_rates_of_reads_begin_again_with_the_processor(harness):
+    count_reads(harness, 9)
+    assert read_interval_ms(Harness(store=harness.ports)) == 600_000
+
+
 def test_life_begins_once_per_start_and_is_numbered(harness):
     assert harness.processor.handle(0, LinkUp("me", "server")) == ()
     restarted = Harness(store=harness.ports)
