@@ -221,7 +221,7 @@ def test_existing_records_come_first(place, ann):
     assert kinds_and_keys(listen(ann, sync_timestamp=30.0)) == [("upsert", "d")]
 
 
-def test_what_was_delivered_is_not_delivered_again_after_a_kill(place, ann):
+def test_delivered_changes_do_not_come_again_after_a_kill(place, ann):
     heard = listen(ann, sync_timestamp=0.0)
     ann.write("drafts", "a", {"words": 50}).result(1)
     place.lab.run(seconds=1)
