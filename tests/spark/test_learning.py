@@ -83,7 +83,7 @@ def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     firsts = pipeline.label_writes(positions, reads)
     policies = [Batch(10), Batch(30), BatchTree(match=Batch(30))]
     policies += [] if completeness else [BatchBound(), BatchBound(Batch(30))]
-    options = {"folds": folds, "repeats": 1, "completeness": completeness}
+    options = {"folds": folds, "repeats": 2, "completeness": completeness}
     here = learning.evaluate_writes(*(of.toArrow() for of in (firsts, positions, reads)), policies, **options)
     on_spark = learning.evaluate_writes(firsts, positions, reads, policies, **options)
     pd.testing.assert_frame_equal(on_spark, here, check_exact=True)

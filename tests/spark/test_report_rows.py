@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from joining_values import joining_values
 from profile_values import assert_same_values, page_values, write_faulty
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import figures, trace
 from mudkit.errors import InputMissing
@@ -73,6 +74,8 @@ def test_blocks_of_time_are_whole_in_a_task(spark, file, tmp_path):
     assert pieces["block"].tolist() == pieces["last_block"].tolist() == [0, 1, 2, 3]
     assert pieces["rows"].tolist() == counts.to_pylist()
     assert pieces["rows"].sum() > len(rows)
+    tasks = blocks.frame.select(F.spark_partition_id().alias("task"), "block").distinct().toPandas()
+    assert sorted(tasks.set_index("block")["task"]) == [0, 1, 2, 3], "each block has a task of its own"
 
 
 @pytest.mark.soak
