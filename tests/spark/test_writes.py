@@ -9,6 +9,7 @@ from spark_frames import T0, US, build_positions, build_reads, frame, search_poi
 
 from mudkit import pipeline
 from mudkit.errors import TraceContentError
+from mudkit.pipeline import labels
 from mudkit.pipeline.coverage import first_reads
 from mudkit.trace.schema import READS, epoch_us
 
@@ -101,11 +102,13 @@ def test_no_reads_no_positions_and_reads_without_ids(spark, tmp_path):
     assert (epoch_us(plain["first_read_ts"]) == T0 + 5 * US).all()
 
 
-def test_invalid_input_is_refused(spark, tmp_path):
+@pytest.mark.parametrize("sent", [1, 0])
+def test_invalid_input_is_refused(spark, tmp_path, monkeypatch, sent):
+    """Refuse it in the same words whether the reads are sent to all tasks or are too many."""
+    monkeypatch.setattr(labels, "MAX_SENT_READS", sent)
     positions_frame = frame(spark, build_positions([(0, 0, 0)]), tmp_path / "p")
+    reads_frame = frame(spark, build_reads([("a", 0, 0, 0, 20, 60)]), tmp_path / "r")
     with pytest.raises(TraceContentError, match="box_km"):
         pipeline.label_writes(positions_frame, positions_frame)
     with pytest.raises(TraceContentError, match="lat"):
-        pipeline.label_writes(
-            positions_frame.drop("lat"), frame(spark, build_reads([("a", 0, 0, 0, 20, 60)]), tmp_path / "r")
-        )
+        pipeline.label_writes(positions_frame.drop("lat"), reads_frame)

@@ -300,6 +300,13 @@ def test_interruption_is_not_logged():
     assert (completed.returncode, completed.stderr) == (130, "mudkit: stopped\n")
 
 
+@pytest.mark.parametrize(("code", "status"), [(130, "stopped"), (2, 2)])
+def test_interrupt_that_typer_took_ends_as_one(main, monkeypatch, code, status):
+    monkeypatch.setattr(cli, "app", lambda: sys.exit(code))
+    monkeypatch.setattr(cli, "_stopped", lambda: sys.exit("stopped"))
+    assert main()[0] == status
+
+
 def test_brackets_are_not_interpreted_as_markup(csv_file):
     file = csv_file("cab,t,lat,lon,occ", ROWS, "cabs [red].csv")
     output = run("trace", "profile", file, "--where", "device != '[/red]'").output

@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from mudkit import trace
-from mudkit.errors import OutputExists, OutputProblem, TraceContentError
+from mudkit.errors import InputMissing, OutputExists, OutputProblem, TraceContentError
 from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
-from mudkit.pipeline._ingest import TRACE
+from mudkit.pipeline._ingest import TRACE, _manifest
 from mudkit.pipeline.commits import RESULT, File, Part, commit, sweep_finished
+from mudkit.trace.folder import is_trace
 
 WRITER = """
 import os, sys
@@ -439,3 +440,14 @@ def test_store_without_rights_is_named(webhdfs):
     with pytest.raises(OutputProblem) as caught:
         run(place(f"{webhdfs.address}/closed/out"), lambda job: pytest.fail("the body must not run"))
     assert caught.value.remedy
+
+
+def test_output_that_cannot_be_looked_at_is_refused_with_the_words_of_its_store(webhdfs):
+    """An ingest asks for the manifest first; the refusal names the store's reason, not the one of reading."""
+    webhdfs.forbidden.add("/closed")
+    at = place(f"{webhdfs.address}/closed/out")
+    with pytest.raises(InputMissing) as reading:
+        is_trace(at)
+    with pytest.raises(OutputProblem, match="no right to write") as writing:
+        _manifest(at, TRACE)
+    assert writing.value.found == reading.value.found

@@ -12,7 +12,9 @@ import pyspark
 import pytest
 from spark_cluster import create_bare_python
 
-from mudkit.pipeline.executors import merged_batches, package_folder, write_package
+import mudkit
+from mudkit.pipeline import executors
+from mudkit.pipeline.executors import merged_batches, package_folder, provide, write_package
 
 
 @pytest.mark.process
@@ -45,6 +47,28 @@ def test_executors_need_only_the_listed_packages(tmp_path):
 def test_package_bytes_are_reproducible(tmp_path):
     (tmp_path / "again").mkdir()
     assert write_package(tmp_path).read_bytes() == write_package(tmp_path / "again").read_bytes()
+
+
+@pytest.mark.parametrize("version", ["", "0.1.0", mudkit.__version__])
+def test_mudkit_is_sent_once_to_executors_that_lack_this_version(version, tmp_path, monkeypatch):
+    class Session:
+        sent, asked = (), 0
+
+        def addArtifacts(self, path, *, pyfile):
+            self.sent = (*self.sent, path)
+
+    def ask(spark):
+        spark.asked += 1
+        return version
+
+    monkeypatch.setattr(executors, "_version_there", ask)
+    monkeypatch.setattr(executors, "work_folder", lambda: tmp_path)
+    monkeypatch.setattr(executors, "write_package", lambda folder: folder / "mudkit.zip")
+    session = Session()
+    provide(session)
+    provide(session)
+    assert session.sent == ((str(tmp_path / "mudkit.zip"),) if version != mudkit.__version__ else ())
+    assert session.asked == 1
 
 
 def test_package_folder_contains_mudkit():

@@ -36,6 +36,7 @@ class State:
         self.stored = [tuple(row) for row in rows]
 
     def clear(self):
+        assert self.stored, "each call is a message to Java: only what is there is cleared"
         self.stored = None
 
 
@@ -102,6 +103,13 @@ def test_batches_and_disorder_do_not_change_the_output(function, seed):
             batches.append(([], max(latest_us - 40 * S, 0) // 1000))
     sent, handle = process_batches(function, [*batches, ([], until_us // 1000)])
     assert sent == expected
+    assert handle.states["waiting"].stored is None
+
+
+def test_batch_that_is_due_at_once_clears_nothing():
+    """Nothing waited before it, and the state of what waits is asked to forget only what is there."""
+    events = build_events([("context", 0, 0, 1)])
+    _, handle = process_batches(FUNCTIONS[0], [(events, events[-1].t_us // 1000 + 1)])
     assert handle.states["waiting"].stored is None
 
 
