@@ -58,7 +58,7 @@ _dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 
 class Event(NamedTuple):
-    """Event for the engines of all shares; `number` orders events of the same time, `text` is JSON."""
+    """Event for the engines of all shares; `number` ascends with time over all clients, `text` is JSON."""
 
     t_us: int
     number: int

@@ -770,7 +770,7 @@ def _begun(sentence: str) -> str:
 
 
 def _ends(row: pd.Series, name: str) -> str:
-    """Return the interval of a share in brackets; nothing without one."""
+    """Return `` (interval … %)`` of a share; an empty text without one."""
     shown = _percent(row, name)
     return f" (interval {shown.partition('(')[2][:-1]} %)" if shown.endswith(")") else ""
 
