@@ -102,13 +102,19 @@ class Planner:
         self._reads[table] += 1
 
     def record_write(self, now_us: int, table: str) -> None:
-        """Count a write of the device that is weighed, with which others share a wake-up of the radio."""
+        """Count a write that has a utility; its table is weighed from now on.
+
+        Other writes share a wake-up of the radio with it.
+        """
         self._since_us = now_us if self._since_us is None else self._since_us
         self._weighed.add(table)
         self._writes += 1
 
     def record_read_interval(self, table: str, interval_ms: int) -> None:
-        """Note the interval between reads of a table that the cloud has measured; 0: it notifies at once."""
+        """Store the interval between others' reads of a table, as the cloud measured it.
+
+        0: an app has a continuous read of it, and is notified of each write at once.
+        """
         self._read_intervals_ms[table] = interval_ms
 
     def weighs_writes(self, table: str) -> bool:

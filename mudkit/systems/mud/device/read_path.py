@@ -298,7 +298,11 @@ class ReadPath:
     def _decide(
         self, now_us: int, pending: PendingRead, cached: CachedAnswer | None
     ) -> tuple[str, PendingRead]:
-        """Return where to answer a read by the policy or else the utility; with what is covered of it."""
+        """Return whether a read is ``local`` or ``remote``, by the policy if it decides, else by the utility.
+
+        The read is returned, too: if it is to be remote by the utility, with what an answer on the device
+        covers.
+        """
         query = pending.query
         decided: str | None = None
         if self._policy is not None:

@@ -102,7 +102,7 @@ class PrefetchPolicy(Protocol):
 
 
 def check_decision(policy: ReadPolicy, decided: object) -> str | None:
-    """Return the decision of a read policy; raise ParameterError unless it is one."""
+    """Return the decision of a read policy (None: the utility decides); else raise ParameterError."""
     if decided is None or (isinstance(decided, str) and decided in ("local", "remote")):
         return decided
     raise ParameterError(
@@ -114,7 +114,10 @@ def check_decision(policy: ReadPolicy, decided: object) -> str | None:
 
 
 def check_delay(policy: WritePolicy, delay: object) -> float | Literal["never"] | None:
-    """Return the delay of a write policy; raise ParameterError unless it is one."""
+    """Return the delay of a write policy, in seconds, or ``never``; else raise ParameterError.
+
+    None: the write is sent now.
+    """
     if delay is None or delay == NEVER:
         return NEVER if delay else None
     return number(f"{type(policy).__name__}.delay", delay, 0.0, MAX_DELAY_S)

@@ -288,7 +288,10 @@ class Processor:
         self._read_rates.record_read(now_us, (read.table, read.partition), share)
 
     def _add_read_interval(self, now_us: int, write: RoutedWrite) -> RoutedWrite:
-        """Return a write with the interval between reads of its partition, if its client asks for it."""
+        """Return a write with the interval between reads of its partition, if its client asks for it.
+
+        0: another client has a continuous read of the table. Otherwise the write is returned as it is.
+        """
         table = self._log.copy.tables.get(write.name)
         if write.asks_read_interval is UNSET or table is None:
             return write

@@ -37,7 +37,7 @@ class ReadRates:
         self._reads: OrderedDict[PartitionKey, _Reads] = OrderedDict()
 
     def record_read(self, now_us: int, partition: PartitionKey, share: float) -> None:
-        """Count a read that concerns a share of a partition's records."""
+        """Count a read that concerns a share of a partition's records; it may forget another partition."""
         weight = self._weight(now_us, partition) + share
         self._reads[partition] = _Reads(weight, now_us)
         self._reads.move_to_end(partition)
