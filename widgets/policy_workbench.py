@@ -175,7 +175,7 @@ class PolicyWorkbench(Panel):
         try:
             policy = Policy.from_yaml(text if "\n" in text else text + "\n")
         except MudkitError as error:
-            self._number({getattr(error, "line", None)})
+            self._number_lines({getattr(error, "line", None)})
             self._refused = alert(
                 "This is not a valid policy; the result below is of the last valid one.", error
             )
@@ -188,7 +188,7 @@ class PolicyWorkbench(Panel):
             self._put(self.variables, policy.variables)
         self._decide()
         problems = findings(policy)  # last, because the check of many conditions takes long
-        self._number({problem.line for problem in problems})
+        self._number_lines({problem.line for problem in problems})
         self.findings.value = _findings(problems, text.splitlines())
 
     def _show_message(self) -> None:
@@ -286,7 +286,7 @@ class PolicyWorkbench(Panel):
             return
         figures.update_rule_firing(self.figure, table, names, title=title, now=now)
 
-    def _number(self, marked: set[int | None]) -> None:
+    def _number_lines(self, marked: set[int | None]) -> None:
         """Show the number of each line, and mark lines with findings."""
         count = str(self.text.value).count("\n") + 2
         self.text.rows = count

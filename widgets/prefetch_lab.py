@@ -136,7 +136,7 @@ class PrefetchLab(Panel):
         self._show(self._preview())
         for control in self.controls.values():
             control.observe(self._on_change, names="value")
-        self._later()
+        self._schedule_all()
         columns = [
             ipywidgets.VBox([self.controls[name] for name in names], layout=_COLUMN) for names in _COLUMNS
         ]
@@ -170,7 +170,7 @@ class PrefetchLab(Panel):
             return
         self.problem.value = ""
         self._show(sample)
-        self._later()
+        self._schedule_all()
 
     def _preview(self) -> _Sample:
         """Simulate as many days as take a moment."""
@@ -214,7 +214,7 @@ class PrefetchLab(Panel):
             given["policy"] = Forwarding(kind, limit, policy.expiration_threshold_s, policy.delay_s)
         return self._play(tuple(given.items()))
 
-    def _later(self) -> None:
+    def _schedule_all(self) -> None:
         """Schedule the simulation of all days; without a running event loop, :meth:`finish` does it."""
         self._rest = self._all()
         try:

@@ -158,7 +158,7 @@ def _search(reading: Reading, model: Model, budget: Budget) -> Views | Contradic
 
 
 def _same_view(reading: Reading, view: list[int]) -> Views:
-    """Return the same view for each client."""
+    """Return the views of all clients, each of which sees the same operations in the same order."""
     return {
         client: tuple(view) for client in dict.fromkeys(operation.client for operation in reading.operations)
     }
@@ -227,7 +227,7 @@ def minimize(
 
 
 def _core(contradiction: Contradiction | None) -> list[Operation]:
-    """Return the operations of a cycle and all that they saw, which is nearly minimal."""
+    """Return the operations of a cycle and all that they saw, which is nearly minimal; none for None."""
     if contradiction is None:
         return []
     if contradiction.anomaly is not None:

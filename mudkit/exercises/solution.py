@@ -175,7 +175,7 @@ class Remote(Elsewhere):
         return _copy_of, (id(self._solution), number)
 
     def differences(self, first: Any) -> list[str]:
-        """See :class:`mudkit.experiment.adapters.own.Elsewhere`."""
+        """Return the names of values in which the object, in its process, differs from the first one."""
         return list(self._solution.ask("differences", self._name.number, "", (first,)))
 
 
@@ -493,7 +493,7 @@ class _Here(Here):
         self._wants = wants
 
     def wants(self, me: Any, item: Any) -> bool:
-        """See :class:`mudkit.experiment.adapters.own.Here`."""
+        """Return whether a user wants an item, by the rule of the one who made the context."""
         return self._wants(me, item)
 
 

@@ -86,9 +86,9 @@ class Chain(Logged):
         for phone in testbed.phones:
             self._reporters[phone] = Client(testbed.lab.devices[phone], relay)
             bridge = Client(testbed.lab.server(f"{_BRIDGE}{phone}"), relay)
-            bridge.on_message(partial(self._phone_moved, phone))
+            bridge.on_message(partial(self._update_from_report, phone))
 
-    def _phone_moved(self, phone: str, message: Any) -> None:
+    def _update_from_report(self, phone: str, message: Any) -> None:
         """Update the first part from the report that a bridge received from its phone."""
         self._hops[0].on_move(phone, msgspec.json.decode(message["text"]))
 

@@ -165,7 +165,7 @@ def _key(column: Whole, row: Whole) -> Whole:
 
 
 def _sums(index: Whole, values: Floats) -> Floats:
-    """Return the sum of the values of each index; each index is there."""
+    """Return the sum of the values that have each index, from 0; no index may be missing."""
     return np.bincount(index, values).astype(np.float64)
 
 

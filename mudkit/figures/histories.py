@@ -81,9 +81,9 @@ def history(verdict: Verdict, *, title: str = "") -> go.Figure:
     figure = make_subplots(
         rows=len(heights), cols=1, row_heights=heights, vertical_spacing=_GAP_PX / height if rows else 0
     )
-    _bars(figure, drawn, places, lanes, verdict)
+    _add_bars(figure, drawn, places, lanes, verdict)
     if rows:
-        _views(figure, rows, verdict)
+        _add_views(figure, rows, verdict)
     top = heading(title or f"{verdict.model}: {verdict.status}", reason, y=1 - 16 / height, yanchor="top")
     margin, legend = (90, 30, top_px, _BELOW_PX), LEGEND_BELOW | {"y": 0.01}
     return styled(figure, height, margin, top, legend=legend, hovermode="closest")
@@ -159,7 +159,7 @@ def _places(drawn: Sequence[Operation]) -> tuple[dict[Id, int], dict[str, int]]:
     return {op.id: first[op.client] + row[op.id] for op in drawn}, first
 
 
-def _bars(
+def _add_bars(
     figure: go.Figure,
     drawn: Sequence[Operation],
     places: Mapping[Id, int],
@@ -224,7 +224,7 @@ def _bars(
         for op, row in _name_rows(drawn, bad, places, lambda op: at(op, False)[0] / length, verdict)
     ]
     figure.update_layout(annotations=names)  # all at once: plotly takes milliseconds for each on its own
-    _arrows(figure, drawn, bad, seen_writes(verdict.history), at)
+    _add_arrows(figure, drawn, bad, seen_writes(verdict.history), at)
     figure.update_yaxes(
         tickvals=list(lanes.values()),
         ticktext=[f"<b>{escaped(name)}</b>" for name in lanes],
@@ -272,7 +272,7 @@ def _named(op: Operation, bad: Collection[Id], verdict: Verdict) -> str:
     return ("✗ " if op.id in bad else "") + _short(op, verdict)
 
 
-def _arrows(
+def _add_arrows(
     figure: go.Figure, drawn: Sequence[Operation], bad: Collection[Id], seen: Mapping[Id, Operation], at: Any
 ) -> None:
     """Add an arrow from each write to the operations that saw it; of a contradiction, to those in it.
@@ -353,7 +353,7 @@ def _branch_rows(verdict: Verdict) -> list[tuple[list[str], int, int, list[Opera
     return views if sum(len(own) for *_, own in views) <= MAX_OPERATIONS else []
 
 
-def _views(
+def _add_views(
     figure: go.Figure, rows: Sequence[tuple[list[str], int, int, list[Operation]]], verdict: Verdict
 ) -> None:
     """Add the lines of views to the lower panel of a figure."""

@@ -59,12 +59,12 @@ class Split:
         return max(min(_FOLDS, len(self.ids if self.by == "device" else self.days)), 1)
 
     def fold(self, ids: NDArray[np.int64], day: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the folds of devices and days."""
+        """Return the number of the fold of each device, or of its day of solar time, as the split is by."""
         keys, key = (self.ids, ids) if self.by == "device" else (self.days, day)
         return np.searchsorted(keys, key) % _FOLDS
 
     def fold_of_reads(self, pairs: Pairs) -> NDArray[np.int64]:
-        """Return the fold of each read."""
+        """Return the number of the fold that each read is tested in."""
         return self.fold(pairs.ids[pairs.device], solar_day(pairs.t_us, pairs.lon))
 
 
@@ -98,7 +98,7 @@ class Sums:
 
     @property
     def policies(self) -> int:
-        """Number of policies."""
+        """Number of policies that the sums are of."""
         return int(self.fresh.shape[1])
 
     def __add__(self, other: Sums) -> Sums:
@@ -113,7 +113,7 @@ class Sums:
         return replace(self, **joined)
 
     def of(self, policies: Sequence[int]) -> Sums:
-        """Return some policies."""
+        """Return the sums of some policies, in this order."""
         return replace(self, **{name: getattr(self, name)[..., list(policies)] for name in _OF_POLICY})
 
     def best(self, left_out: int, max_stale: float) -> int | None:
@@ -209,7 +209,7 @@ class Rules:
 
     @classmethod
     def of(cls, rules: Sequence[Limits]) -> Rules:
-        """Return the same rules for all reads."""
+        """Return rules that are the same in all folds."""
         return cls.of_folds([rules])
 
     @classmethod
@@ -317,7 +317,7 @@ class Replayer:
 
     @cached_property
     def fold_of_read(self) -> NDArray[np.int64]:
-        """Fold of each read."""
+        """Number of the fold that each read is tested in."""
         return self.split.fold_of_reads(self.pairs)
 
     def slot(self, slots: int) -> NDArray[np.int64]:
@@ -419,7 +419,7 @@ class _LeftOut:
         stale: NDArray[np.int64],
         folds: int,
     ) -> _LeftOut:
-        """Add rows; a cluster may have rows of several folds."""
+        """Return the sums of rows; a cluster may have rows of several folds."""
         key, group = np.unique(cluster * folds + fold, return_inverse=True)
         reads, stale = (_added(group, of, len(key)) for of in (reads, stale))
         owners, owner = np.unique(key // folds, return_inverse=True)
@@ -436,7 +436,7 @@ class _LeftOut:
 
 
 def _added(number: NDArray[np.int64], rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Add rows by number, of shape (count, …)."""
+    """Return the sums of the rows that have each number, of shape (count, …)."""
     total = np.zeros((count, *rows.shape[1:]), dtype=np.int64)
     if len(number):
         order = np.argsort(number, kind="stable")

@@ -155,7 +155,7 @@ class DelaySearch:
 
     @cached_property
     def fold_of(self) -> NDArray[np.int64]:
-        """Fold of each read."""
+        """Number of the fold that each read is tested in, by its device or its day."""
         return fold_numbers(self.clusters[0 if self.folds == "device" else 1], _FOLDS)
 
     @cached_property

@@ -53,7 +53,7 @@ class WrittenPlaces:
         return cls(known[names.indices.to_numpy()], place, day, count)
 
     def take(self, rows: NDArray[np.bool_]) -> WrittenPlaces:
-        """Return the chosen rows."""
+        """Return the entries for which ``rows`` is True."""
         return WrittenPlaces(self.device[rows], self.place[rows], self.day[rows], self.count[rows])
 
     def table(self) -> Density:

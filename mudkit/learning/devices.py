@@ -243,7 +243,7 @@ class LocalDevices:
         return function(self.pairs)
 
     def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
-        """Return the pairs of a sample; numbers are the same."""
+        """Return the pairs of a sample; devices keep their numbers, as all are in this process."""
         if sample.chosen.all() and sample.is_whole:
             return self.pairs
         device = self.pairs.device
@@ -269,7 +269,7 @@ class _Spread:
         return sums
 
     def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
-        """Collect the pairs of a sample."""
+        """Collect the pairs of a sample from Spark into this process."""
         chosen = pa.array(sample.chosen)
         if sample.is_whole:
             names = None if sample.chosen.all() else fleet.names.filter(chosen)
@@ -330,7 +330,7 @@ def count_pairs(pairs: Pairs) -> DeviceCounts:
 
 
 def count_writes(writes: Writes) -> DeviceCounts:
-    """Count the writes of some devices."""
+    """Return the devices that have these writes, each with its number of writes, and the days of any."""
     present, rows = np.unique(writes.device, return_counts=True)
     names = writes.names.take(pa.array(present))
     return DeviceCounts(
@@ -378,11 +378,11 @@ class LocalWriters:
         return [result for result, _ in results], count(requests, rows.sort_by("ts"))
 
     def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
-        """Call the function with all writes."""
+        """Call the function once, with all writes; return its counts."""
         return function(requests, self.writes)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
-        """Return the writes of chosen devices."""
+        """Return the writes of chosen devices before a moment."""
         ids = device_ids(self.writes.names.to_pylist())
         is_chosen = chosen[fleet.numbers(ids)][self.writes.device]
         return self.writes.take(is_chosen & (self.writes.t_us < past_us))
@@ -416,7 +416,7 @@ class _WritesSpread:
         return results, sum_by_reads(late, reads, prepare, count, COUNTS, _MORE, in_order=False)
 
     def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
-        """Call the function in tasks."""
+        """Call the function in tasks of Spark; return the sums of its counts."""
         from mudkit.pipeline.slices import sum_by_reads  # loads Spark
 
         def count_positions(some: ReadRequests, positions: pa.Table) -> pa.Table:
@@ -427,7 +427,7 @@ class _WritesSpread:
         return sum_by_reads(positions, requests.rows(), prepare, count_positions, COUNTS, NUMBERED)
 
     def gather(self, fleet: Fleet, chosen: NDArray[np.bool_], past_us: int) -> Writes:
-        """Collect the writes of chosen devices."""
+        """Collect the writes of chosen devices before a moment from Spark into this process."""
         names = None if chosen.all() else fleet.names.filter(pa.array(chosen))
         writes = writes_of_rows(self.rows.collect(names))
         return writes.take(writes.t_us < past_us)

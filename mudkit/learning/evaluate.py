@@ -295,7 +295,7 @@ class _Study:
         return tuple(next(schedules) if isinstance(policy, Bound) else policy for policy in policies)
 
     def tested_reads(self) -> int:
-        """Return the number of reads that are tested."""
+        """Return the number of reads that are tested: all, or those after the beginning of the test."""
         if self.tested.begins_us is None:
             return int(self.fleet.rows.sum())
         return sum(self.devices.map(_CountTested(self.tested)))

@@ -145,7 +145,7 @@ class Turn:
     past_us: int
 
     def is_learnt(self, writes: Writes) -> NDArray[np.bool_]:
-        """Return which writes are learnt from."""
+        """Return a mask, True for the writes of the turn's devices before the test begins."""
         of_device = np.isin(device_ids(writes.names.to_pylist()), self.ids)
         return of_device[writes.device] & (writes.t_us < self.past_us)
 
@@ -227,7 +227,7 @@ def with_counted_points(writers: Writers, requests: ReadRequests) -> ReadRequest
 
 
 def counts_by_read(counts: pa.Table, policy: int, reads: int) -> NDArray[np.int64]:
-    """Return the counts of a policy by read."""
+    """Return the points counted for a policy in an array with an entry for each read, 0 without a row."""
     of_policy = counts.filter(pc.equal(counts["policy"], policy))
     by_read = np.zeros(reads, dtype=np.int64)
     by_read[of_policy["read"].to_numpy()] = of_policy["points"].to_numpy()

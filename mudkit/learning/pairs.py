@@ -137,7 +137,7 @@ class Pairs:
         return self._of(np.isin(self.device, devices), kept)
 
     def of_reads(self, reads: NDArray[np.bool_]) -> Pairs:
-        """Return some reads, and all that was written."""
+        """Return the pairs of the reads for which ``reads`` is True, with all that was written."""
         return self._of(reads, self.written)
 
     def _of(self, reads: NDArray[np.bool_], written: WrittenPlaces | None) -> Pairs:

@@ -500,7 +500,7 @@ class _Priced(Protocol):
         ...
 
     def candidates(self, prices: tuple[float, ...]) -> Candidates:
-        """Build the policies for some prices."""
+        """Build the policies for some prices of a stale answer, one for each."""
         ...
 
     def choose(self, split: Split, prices: Sequence[float | None]) -> _Selected | None:
@@ -521,7 +521,7 @@ class _PricedRules:
         """Rules without each fold and, last, of all, by price."""
 
     def candidates(self, prices: tuple[float, ...]) -> Rules:
-        """Build the rules of each fold for some prices."""
+        """Build the rules of each fold for some prices of a stale answer; remember them for the choice."""
         built = [self._build(part, prices) for part in range(self._folds + 1)]
         self._rules.update(zip(prices, zip(*built, strict=True), strict=True))
         return Rules.of_folds(built[:-1])
@@ -552,7 +552,7 @@ class _PricedTrees:
         return self._cut[price]
 
     def candidates(self, prices: tuple[float, ...]) -> TreePrices:
-        """Cut the trees for some prices."""
+        """Cut the trees for some prices of a stale answer; return which nodes answer locally."""
         is_local = np.stack([self._cut_for(price)[1] for price in prices], axis=1)
         return TreePrices(self._forest, is_local)
 

@@ -465,7 +465,7 @@ def files_below(path: Place) -> dict[str, int]:
 
 
 def _job_names(files: Iterable[str]) -> set[str]:
-    """Return the names of the folders of jobs."""
+    """Return the names of the folders of jobs, of all in which some of the files are."""
     return {top for top in (name.partition("/")[0] for name in files) if JOB_FOLDER.fullmatch(top)}
 
 

@@ -411,7 +411,7 @@ class _Piece:
 
 
 def _ranked(values: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[Any]]:
-    """Return the rank of each value, and the sorted values."""
+    """Return the rank of each value among all, from 0, and the sorted values."""
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.uint16)
     rank[order] = np.arange(len(values), dtype=np.uint16)

@@ -207,7 +207,7 @@ def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the counts of some points."""
+    """Yield, as partial labels, how many of some points each read returns and misses."""
     for counts in reads.count(reads.points_of(points)):
         yield from _batches(*counts)
 

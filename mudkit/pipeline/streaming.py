@@ -84,7 +84,7 @@ class Engine(Protocol):
         ...
 
     def fire(self, now_us: int) -> Iterable[Released]:
-        """Return what the time releases."""
+        """Advance the time to ``now_us``, and return what is released by then."""
         ...
 
     def state(self) -> object:
@@ -103,22 +103,22 @@ class Keeper(StatefulProcessor):
         self._start, self._shares = start, shares
 
     def init(self, handle: Any) -> None:
-        """See :class:`StatefulProcessor`, also for the next methods."""
+        """Store what Spark hands over for states and timers; see :class:`StatefulProcessor`."""
         self._handle = handle
         self._engine = handle.getValueState("engine", "kept BINARY")
         self._waiting = handle.getListState("waiting", _WAITING)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Process incoming events."""
+        """Process the incoming events of a share up to the watermark; yield what is released."""
         incoming = [Event(row.t_us, row.number, row.client, row.kind, row.text) for row in rows]
         return self._advance(key[0], incoming, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Process due timers without incoming events."""
+        """Process what is due by the watermark, without incoming events; yield what is released."""
         return self._advance(key[0], [], timerValues.getCurrentWatermarkInMs())
 
     def _advance(self, share: int, incoming: Sequence[Event], watermark_ms: int) -> Iterator[Row]:
-        """Process everything up to the watermark; yield what is released."""
+        """Process everything up to the watermark, keep the rest; yield what is released."""
         until_us = watermark_ms * 1000
         waiting = sorted([*(Event(*row) for row in self._waiting.get()), *incoming], key=_moment)
         is_due = [event for event in waiting if event.t_us <= until_us]

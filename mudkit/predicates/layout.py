@@ -45,7 +45,7 @@ class Whole(NamedTuple):
 
     @property
     def kinds(self) -> int:
-        """Kinds of the values."""
+        """Kinds that the values may have, as bits: every kind."""
         return EVERY_KIND
 
 
@@ -57,7 +57,7 @@ class Typed(NamedTuple):
 
     @property
     def kinds(self) -> int:
-        """Kinds of the values."""
+        """Kinds that the values may have, as bits."""
         return NUMBER if self.part else _KINDS[self.column.kind]
 
 

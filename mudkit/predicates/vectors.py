@@ -123,7 +123,7 @@ class Vector:
         )
 
     def take(self, rows: NDArray[np.intp]) -> Vector:
-        """Return the values of some rows."""
+        """Return the values of some rows; a column of length 1, which is for all rows, stays as it is."""
 
         def of(array: Any) -> Any:
             return None if array is None else array if len(array) == 1 else array[rows]
@@ -396,14 +396,14 @@ class Environment(Protocol):
         """Return the values of a name."""
 
     def slot(self, slot: int) -> Vector:
-        """Return the constants of a slot."""
+        """Return the constants of a slot as a column: one for all rows, or one a row."""
 
     def members(self, slot: int) -> list[Members]:
         """Return the constant list of a slot: one for all rows, or one for each row."""
 
     @property
     def tables(self) -> Mapping[str, Any] | None:
-        """Tables for ``lookup``."""
+        """Tables by name, in which ``lookup`` finds values; None without any."""
 
 
 class Columns:

@@ -40,7 +40,10 @@ class Reporter:
         self._number = 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Send a report and set the timer of the next one when it fires.
+
+        Set the first one when the link is up.
+        """
         kind = type(event)
         if kind is TimerFired:
             self._number += 1
@@ -62,7 +65,7 @@ class Collector:
         self._address = ports.address
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Acknowledge a report that is received; other events have no effect."""
         if type(event) is Received:
             return (Send(event.source, {"kind": "seen", "number": event.message["number"]}),)
         return ()

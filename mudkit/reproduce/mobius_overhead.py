@@ -178,7 +178,7 @@ class _Stored:
         self.name = device.name
 
     def install(self, system: str, make: Make, *, name: str = "", watch: Collection[str] = ()) -> Installed:
-        """See :class:`mudkit.events.Host`."""
+        """Install a machine of the device, the first one with the store; see :class:`mudkit.events.Host`."""
         store, self._store = self._store, None
         return self._device.install(system, make, name=name, watch=watch, store=store)
 
@@ -330,7 +330,7 @@ class _BareClient:
         self._op_id = 0
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Send a call as one message, and complete it with the next message that is received."""
         if isinstance(event, Call):
             self._op_id = event.op_id
             return (Send("server", {"op": event.operation, **event.arguments}),)
@@ -344,7 +344,7 @@ class _BareServer:
         self._records: dict[str, tuple[int, Record]] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Answer a message: a read with version and record, a write with the record's new version."""
         if not isinstance(event, Received):
             return ()
         message = event.message

@@ -154,7 +154,7 @@ class SentAggregates:
         return np.concatenate([at - arrived for at, arrived in zip(half_s, self.arrived_s, strict=True)])
 
     def sent_bytes(self, bytes_per_s: float, until_s: float) -> float:
-        """Return the bytes sent by a time."""
+        """Return the bytes that a link of this speed has sent by a time; aggregates wait for each other."""
         started_bytes = (until_s - self._starts_s(bytes_per_s)) * bytes_per_s
         return float(np.clip(started_bytes, 0.0, self.size_bytes).sum())
 

@@ -172,7 +172,7 @@ class _Runs:
         return _joined(self._first, self._last, np.ones(1, dtype=np.bool_))
 
     def _begins(self, rows: pa.Table, is_new: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the rows at which a run begins."""
+        """Return the numbers of the rows at which a run begins: by place, or by the occupancy of a cab."""
         if self.radius_km is None:
             state = np.asarray(pc.fill_null(rows["occupied"].cast(pa.int8()), -1).to_numpy())
             return np.flatnonzero(is_new | np.append(True, np.diff(state) != 0))
@@ -279,12 +279,18 @@ class TripStream:
 
 
 def _firsts(runs: pa.Table, chosen: NDArray[np.bool_], is_stop: bool | None) -> pa.Table:
-    """Return the first rows of some runs as ends of trips; ``place`` orders them."""
+    """Return the first rows of some runs as ends of trips.
+
+    ``place`` orders them, ``is_stop`` None: unknown.
+    """
     return _as_ends(runs, 2 * np.flatnonzero(chosen), [(name, name) for name in _END], is_stop)
 
 
 def _lasts(runs: pa.Table, chosen: NDArray[np.bool_], is_stop: bool | None) -> pa.Table:
-    """Return the last rows of some runs as ends of trips; ``place`` orders them."""
+    """Return the last rows of some runs as ends of trips.
+
+    ``place`` orders them, ``is_stop`` None: unknown.
+    """
     names = [(name, name if name == "device" else f"last_{name}") for name in _END]
     return _as_ends(runs, 2 * np.flatnonzero(chosen) + 1, names, is_stop)
 
@@ -394,7 +400,7 @@ def _is_true(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _chosen(rows: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of some rows."""
+    """Return a mask of this many rows, True at some places."""
     chosen = np.zeros(rows, dtype=np.bool_)
     chosen[places] = True
     return chosen

@@ -111,7 +111,7 @@ def judge(
 
 
 def reason_of(verdict: int) -> str:
-    """Return the reason of a verdict in words."""
+    """Return in words why a row with this verdict is rejected."""
     if verdict >= ELSEWHERE:
         return f"same moment, over {10 ** int(verdict - ELSEWHERE):,} km apart"
     reasons = {DUPLICATE: "duplicate", BESIDE: "same moment, up to 1 km apart"}

@@ -279,7 +279,7 @@ def _list_steps_by_day(median_s: float, piece: Piece) -> pa.Table:
 
 
 def step_bins(edges_s: tuple[float, ...]) -> Summary:
-    """Count steps by bins with some edges."""
+    """Return the summary that counts steps by their seconds, in bins with these edges."""
     return Groups(partial(_list_step_bins, edges_s), ("bin",), {"rows": "sum"})
 
 
@@ -579,7 +579,7 @@ def squares(cut: float, side: float) -> Summary:
 
 
 def _list_squares(cut: float, side: float, piece: Piece) -> pa.Table:
-    """Return the square of each row."""
+    """Return row and column of each row's square of this side in Web Mercator, with a count of 1."""
     column, row = (np.floor(part / side).astype(np.int64) for part in _mercator(cut, piece))
     return pa.table({"row": row, "column": column, "rows": np.ones(len(row), dtype=np.int64)})
 

@@ -367,7 +367,7 @@ class Ranks:
         return [group for group in self._ranges if group is not None]
 
     def count(self, group: int | None = None) -> int:
-        """Return the number of values."""
+        """Return the number of values in a group; None: of all."""
         return int(self._ranges[group].rows.sum())
 
     def ends(self) -> tuple[float, float]:
@@ -376,7 +376,7 @@ class Ranks:
         return float(ranges.least[0]), float(ranges.most[-1])
 
     def medians(self) -> NDArray[np.float64]:
-        """Return the median of each group."""
+        """Return the median of each group, in the order of the groups."""
         middles = {group: _middle(self.count(group)) for group in self.groups}
         self._read([places for group, ranks in middles.items() for places in self._several(ranks, group)])
         return np.array([np.mean(self.at(ranks, group)) for group, ranks in middles.items()])
@@ -395,7 +395,7 @@ class Ranks:
         return np.array([np.quantile(pair, part) for pair, part in zip(ends, places - low, strict=True)])
 
     def at(self, ranks: NDArray[np.int64], group: int | None = None) -> NDArray[np.float64]:
-        """Return the values of some ranks, from 0."""
+        """Return the values that have these ranks, from 0, in a group; None: among all rows."""
         self._read(self._several(ranks, group))
         ranges = self._ranges[group]
         ends = np.cumsum(ranges.rows)
@@ -407,7 +407,7 @@ class Ranks:
         return np.asarray(values)
 
     def _several(self, ranks: NDArray[np.int64], group: int | None) -> list[int]:
-        """Return the ranges with several values in which some ranks lie."""
+        """Return the ranges with several values in which some ranks of a group lie; None: of all values."""
         ranges = self._ranges[group]
         places = np.searchsorted(np.cumsum(ranges.rows), ranks, side="right")
         return [int(number) for number in ranges.number[places[ranges.least[places] != ranges.most[places]]]]

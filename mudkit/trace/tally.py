@@ -107,7 +107,7 @@ def _batches(plan: LoadPlan, parts: Sequence[Segment] | None = None) -> Iterable
 
 
 def _count(batches: Iterable[Parsed]) -> Tally:
-    """Return the counts of parsed batches."""
+    """Count the rows, and the bad ones by reason, of some parsed batches."""
     tally = Tally()
     for parsed in batches:
         tally.add_parsed(parsed)

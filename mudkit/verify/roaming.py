@@ -89,7 +89,7 @@ class Roaming:
     mangled_share: float = 0.1
 
     def run(self, seed: int) -> Roamed:
-        """Run one walk."""
+        """Run one walk, drawn by a seed; return its counts, compared with a server that never failed."""
         return _Walk(self, seed).run()
 
 
@@ -117,7 +117,7 @@ class _Walk:
         roaming = self.roaming
         self.doctor.set_policy(POLICY).result()
         length_us = round(roaming.moves * roaming.every_s * _S)
-        self.world.on_fate = self._fate
+        self.world.on_fate = self._record_handover
         share = roaming.mangled_share
         self.lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=8.0)
         for number, at_us in enumerate(self._moments("publish", roaming.messages, length_us)):
@@ -170,7 +170,7 @@ class _Walk:
         """Cut the subscriber off for some seconds."""
         self.lab.faults.cut("doctor", minutes=(1 + self._draw(8, number, 20)) / 60)
 
-    def _fate(self, transfer: Any, fate: str) -> None:
+    def _record_handover(self, transfer: Any, fate: str) -> None:
         """Record a transfer of state that arrived, which is a handover."""
         message = transfer.message
         if isinstance(message, StateTransferAck) and fate == "arrived":

@@ -231,7 +231,7 @@ class _Run:
             ))  # fmt: skip
 
     def result(self) -> AudienceRun:
-        """Return the result."""
+        """Return the lab of the run and a row for each write and reader, as compared so far."""
         import pandas as pd
 
         columns = [

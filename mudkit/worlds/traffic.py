@@ -131,7 +131,7 @@ class Traffic:
         Without a report that has a speed, it raises a ParameterError.
         """
         lab = Lab(seed)
-        self._fleet(lab)
+        self._add_cars(lab)
         lab.run(minutes=self.minutes)
         table = lab.frame("positions").sort_values(["ts", "device"], ignore_index=True)
         since_us = table["ts"].astype("int64") - lab.start_us
@@ -200,7 +200,7 @@ class Traffic:
         """
         reports = self.reports(seed)
         lab = Lab(seed, record_messages=False)
-        self._fleet(lab)
+        self._add_cars(lab)
         stationary = self.listeners(reports)
         for name, at in stationary.items():
             lab.device(name, at=at)
@@ -298,7 +298,7 @@ class Traffic:
         first = reports.drop_duplicates("car")
         return dict(zip(first["car"], zip(first["lat"], first["lon"], strict=True), strict=True))
 
-    def _fleet(self, lab: Lab) -> None:
+    def _add_cars(self, lab: Lab) -> None:
         """Add the cars to the laboratory."""
         lab.fleet(self.cars, mobility=self.mobility, every_s=self.every_s, prefix="car")
 

@@ -119,7 +119,7 @@ class Ward:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def patients_of(self, doctor: int) -> list[int]:
-        """Return the patients of a doctor; doctors are numbered from 0."""
+        """Return the numbers, from 1, of the patients of a doctor; doctors are numbered from 0."""
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
 

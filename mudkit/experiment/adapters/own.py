@@ -245,7 +245,7 @@ class _Machine:
         self._handle, self._here, self._seen = handle, here, seen
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Report that an event comes, and return the effects of the function's call for it."""
         self._seen()
         return self._handle(self._here, now_us, event)
 

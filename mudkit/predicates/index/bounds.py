@@ -42,7 +42,7 @@ class Cut(NamedTuple):
     at: float
 
     def value(self, corner: tuple[float, ...]) -> float:
-        """Return the value that is compared with ``at``."""
+        """Return the value of an entry that the cut compares with ``at``: a bound, a middle or a length."""
         if self.kind == "bound":
             return corner[self.first]
         low, high = corner[self.first], -corner[self.second]
@@ -149,7 +149,7 @@ class Places:
         self.position = np.zeros(16, dtype=np.int16)
 
     def reserve(self, entries: int) -> None:
-        """Grow to entries 0 to ``entries - 1``."""
+        """Enlarge the arrays, if they are shorter, for entries 0 to ``entries - 1``."""
         if entries > len(self.block):
             size = max(entries, 2 * len(self.block))
             self.block = np.resize(self.block, size)
@@ -244,7 +244,7 @@ class Bounds:
             self.insert(entry, corner)
 
     def remove(self, entry: int) -> None:
-        """Remove an entry."""
+        """Remove an entry; leaves that become small are merged."""
         block, position = int(self._places.block[entry]), int(self._places.position[entry])
         last = self._counts[block] - 1
         if position != last:

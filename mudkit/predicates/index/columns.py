@@ -55,7 +55,7 @@ class Constants:
         return np.zeros(0, dtype={NUMBER: np.float64, BOOLEAN: np.bool_}.get(kind, np.object_))
 
     def reserve(self, rows: int) -> None:
-        """Grow to rows 0 to ``rows - 1``; never shrinks."""
+        """Enlarge the columns for rows 0 to ``rows - 1``; they never shrink."""
         for slot, column in enumerate(self._columns):
             if self._kinds[slot] == NULL:
                 continue
@@ -65,7 +65,7 @@ class Constants:
                 self._columns[slot] = _larger(column, rows, None if column.dtype == object else 0)
 
     def put(self, row: int, constants: tuple[Any, ...]) -> None:
-        """Store the constants of a row."""
+        """Store the constants of a row, one for each slot."""
         for column, kind, item in zip(self._columns, self._kinds, constants, strict=True):
             if kind != NULL:
                 column[row] = item
@@ -77,7 +77,7 @@ class Constants:
                 column[row] = None
 
     def of(self, row: int) -> tuple[Any, ...]:
-        """Return the constants of a row."""
+        """Return the constants of a row, one for each slot; None for NULL."""
         return tuple(
             [
                 column.item(row)
@@ -92,7 +92,7 @@ class Constants:
         )
 
     def vector(self, slot: int, rows: NDArray[Any]) -> Vector:
-        """Return the constants of a slot for some rows."""
+        """Return the constants that some rows have in a slot, as a column."""
         kind, column = self._kinds[slot], self._columns[slot]
         match kind:
             case _ if kind == NUMBER:
@@ -109,7 +109,7 @@ class Constants:
         return _NOTHING
 
     def members(self, slot: int, rows: NDArray[Any]) -> list[Members]:
-        """Return the lists of a slot for some rows."""
+        """Return the constant lists that some rows have in a slot; it must be a slot of lists."""
         assert self._kinds[slot] == LIST
         return list(self._columns[slot][rows])
 
@@ -128,7 +128,7 @@ class _Attribute:
         self.objects: NDArray[np.object_] | None = None
 
     def reserve(self, rows: int) -> None:
-        """Grow to rows 0 to ``rows - 1``."""
+        """Enlarge the columns for rows 0 to ``rows - 1``."""
         self.kinds = _larger(self.kinds, rows, NULL)
         for name, fill in (
             ("numbers", np.nan),
@@ -142,7 +142,7 @@ class _Attribute:
                 setattr(self, name, _larger(array, rows, fill))
 
     def put(self, row: int, data: Any) -> None:
-        """Replace the value of a row."""
+        """Set the value of a row from data of any kind; what was there is forgotten."""
         item = value(data)
         kind = kind_of(item)
         if self.kinds[row] != kind:
@@ -236,7 +236,7 @@ class Readers:
         return list(self._attributes)
 
     def reserve(self, rows: int) -> None:
-        """Grow to rows 0 to ``rows - 1``."""
+        """Enlarge the columns of all attributes for rows 0 to ``rows - 1``."""
         self._rows = rows
         for attribute_ in self._attributes.values():
             attribute_.reserve(rows)
@@ -299,7 +299,7 @@ class Batch:
         self._columns: dict[tuple[str, ...], Vector] = {}
 
     def vector(self, path: tuple[str, ...], numbers: NDArray[np.intp]) -> Vector:
-        """Return the values of some records at a path."""
+        """Return the values that some records, given by number, have at a path, as a column."""
         if path not in self._columns:
             self._columns[path] = record_column(self.records, path)
         return self._columns[path].take(numbers)
@@ -352,7 +352,7 @@ class Pairs:
         return left
 
     def some(self, here: NDArray[np.intp]) -> Pairs:
-        """Return the pairs at some positions."""
+        """Return the pairs at some positions in this order."""
         return Pairs(self._batch, self._numbers[here], self._rows[here], self._readers, self._constants)
 
 
@@ -373,7 +373,7 @@ class WriterPairs(Pairs):
         self._writers = writers
 
     def some(self, here: NDArray[np.intp]) -> WriterPairs:
-        """Return the pairs at some positions."""
+        """Return the pairs at some positions in this order."""
         return WriterPairs(
             self._batch, self._numbers[here], self._rows[here], self._readers, self._constants, self._writers
         )

@@ -144,13 +144,13 @@ class SubscriptionIndex(Displayed):
             self._next_group += 1
             kinds = tuple(kind_of(constant) for constant in predicate.constants)
             self._groups[number] = Group(form, kinds)
-            self._expect(predicate)
+            self._add_expected_names(predicate)
         group = self._groups[number]
         row = group.add(identity, self._next_order, predicate.constants, receiver or _EMPTY, auth or _EMPTY)
         self._where[identity] = number << _ROW_BITS | row
         self._next_order += 1
         if self._unseen["receiver"] or self._unseen["auth"]:
-            self._see(receiver=receiver or _EMPTY, auth=auth or _EMPTY)
+            self._remove_seen_names(receiver=receiver or _EMPTY, auth=auth or _EMPTY)
 
     def update(
         self,
@@ -180,7 +180,7 @@ class SubscriptionIndex(Displayed):
                 raise _no_mapping(data)
             group.update(row, scope, data)
             if self._unseen[scope]:
-                self._see(**{scope: data})
+                self._remove_seen_names(**{scope: data})
 
     def remove(self, identity: Hashable) -> None:
         """Remove a subscription.
@@ -228,7 +228,7 @@ class SubscriptionIndex(Displayed):
         if writer is not None:
             _check(writer, "writer predicate")
         if self._unseen["record"]:
-            self._see(record=record)
+            self._remove_seen_names(record=record)
         matches: list[tuple[int, Any]] = []
         for group in self._groups.values():
             rows, _, _ = group.match(record, self._tables)
@@ -295,7 +295,7 @@ class SubscriptionIndex(Displayed):
         for record in records:
             if not self._unseen["record"]:
                 break
-            self._see(record=record)
+            self._remove_seen_names(record=record)
         batch = Batch(records, self._tables)
         open_to_all = all(writer is None for writer in writers)
         numbers, orders, ids = [], [], []
@@ -339,8 +339,8 @@ class SubscriptionIndex(Displayed):
 
         if writer is not None:
             _check(writer, "writer predicate")
-            self._expect(writer)
-        self._see(record=record)
+            self._add_expected_names(writer)
+        self._remove_seen_names(record=record)
         rows = []
         for group in self._groups.values():
             survivors, candidates, scanned = group.match(record, self._tables)
@@ -369,7 +369,7 @@ class SubscriptionIndex(Displayed):
                    "matches", "never_seen"]  # fmt: skip
         return pd.DataFrame(rows, columns=columns)
 
-    def _expect(self, predicate: Predicate) -> None:
+    def _add_expected_names(self, predicate: Predicate) -> None:
         """Remember the names in a predicate that no data have had yet, for :meth:`explain`."""
         for scope, path in predicate.form.names:
             if path not in self._seen[scope]:
@@ -378,7 +378,7 @@ class SubscriptionIndex(Displayed):
             for scope, readers in group.readers.items():
                 self._unseen[scope] -= {path for path in self._unseen[scope] if path[0] in readers.names}
 
-    def _see(self, **data: Mapping[str, Any]) -> None:
+    def _remove_seen_names(self, **data: Mapping[str, Any]) -> None:
         """Remove the names that data have from those that no data have had; keywords are scopes."""
         for scope, fields in data.items():
             for path in [path for path in self._unseen[scope] if _reaches(fields, path)]:

@@ -332,7 +332,7 @@ class TableSource(Source):
 
     @property
     def checksum(self) -> str:
-        """See :attr:`Source.checksum`."""
+        """Checksum of the table's content; see :attr:`Source.checksum`."""
         return checksum(self.table)
 
     @property
@@ -345,7 +345,7 @@ class TableSource(Source):
         return [self.table.nbytes]
 
     def names_zones(self) -> bool:
-        """See :meth:`Source.names_zones`."""
+        """Return whether some times in the table name their zone; see :meth:`Source.names_zones`."""
         return super().names_zones() if self.zoned is None else self.zoned
 
     def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
@@ -506,7 +506,7 @@ def _table(
     columns: dict[str, str],
     required: Collection[str],
 ) -> tuple[str, dict[str, str]]:
-    """Return which table with a header it is, and its columns."""
+    """Return the kind of a table by the names in its header, and the columns of a trace that it has."""
     if format == "cabspotting" and columns:
         raise fixed_columns(format, columns)
     if format == "cabspotting" or (

@@ -137,7 +137,7 @@ def place_name(place: int | str) -> str:
 
 
 def is_place(name: str) -> bool:
-    """Return whether a name is one of :func:`place_name`."""
+    """Return whether a name is made by :func:`place_name`, for a column without a name."""
     return re.fullmatch(r"column [1-9]\d*", name) is not None
 
 

@@ -182,7 +182,7 @@ def _path(file: Place) -> str:
 
 
 def _has_lists(value: object) -> bool:
-    """Return whether there is a list of objects or lists in an object."""
+    """Return whether a value of JSON has, at any depth, a list with objects or lists in it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     is_list = isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
     return is_list or any(map(_has_lists, inner))

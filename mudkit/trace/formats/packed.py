@@ -135,7 +135,7 @@ def _archive(file: Place, stream: pa.NativeFile, stack: ExitStack) -> zipfile.Zi
 
 
 def _stream(file: Place) -> pa.NativeFile:
-    """Open a file as it is."""
+    """Open a file without unpacking it."""
     if isinstance(file, Path):
         return pa.OSFile(str(file))
     return pa.PythonFile(file.open("rb"), mode="r")

@@ -997,7 +997,7 @@ def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequenc
 
 
 def play(seed: int) -> Judgement:
-    """Run a seed, and return its judgement."""
+    """Run the campaign of a seed to its end, and judge it; violations are in the judgement, not raised."""
     campaign = Campaign(seed)
     campaign.run()
     return Judgement(campaign)

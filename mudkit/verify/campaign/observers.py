@@ -77,7 +77,10 @@ class _ClientObserver:
         self._parts: dict[str, set[Any]] = {}
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """Yield the names of the transitions by messages as mappings; ``is_kept``: the store was written."""
+        """Yield the names of the transitions that an event and its effects are.
+
+        Messages are mappings; ``is_kept``: the store was written.
+        """
         sent = _sent(effects)
         requests = _requests(sent)
         if type(event) is Call:
@@ -218,7 +221,7 @@ class _ServiceObserver:
         self._session: str | None = None
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a device service's transitions; see :meth:`_ClientObserver.names`."""
         if type(event) is SendFailed:
             yield "connection: next gateway" if effects else "connection: failure of no matter"
         elif type(event) is TimerFired:
@@ -265,7 +268,7 @@ class _GatewayObserver:
     """Observer of a gateway."""
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a gateway's transitions; see :meth:`_ClientObserver.names`."""
         if type(event) is not Received:
             return
         kind, sent = event.message["kind"], _sent(effects)
@@ -295,7 +298,7 @@ class _FollowerObserver:
         self._lsn = -1
 
     def names(self, event: Event, effects: Sequence[Effect]) -> Iterator[str]:
-        """Yield the names of the transitions."""
+        """Yield the names of the transitions that all followers of the log have in common."""
         if type(event) is TimerFired and event.name == "begin":
             yield "follower: asks again for the state"
         elif type(event) is Received and event.message["kind"] in ("state", "log"):
@@ -319,7 +322,7 @@ class _ReplicaObserver:
         self._follower = _FollowerObserver()
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a replica's transitions; see :meth:`_ClientObserver.names`."""
         yield from self._follower.names(event, effects)
         if type(event) is TimerFired and event.name == "apply":
             yield "replica: applied late"
@@ -335,7 +338,7 @@ class _ProcessorObserver:
         self._follower = _FollowerObserver()
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a processor's transitions; see :meth:`_ClientObserver.names`."""
         yield from self._follower.names(event, effects)
         sent = _sent(effects)
         if type(event) is LinkUp:
@@ -377,7 +380,7 @@ class _BackEndObserver:
         """Followers that this life has heard of."""
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of the back end's transitions; see :meth:`_ClientObserver.names`."""
         sent = _sent(effects)
         if type(event) is TimerFired:
             yield "back end: log sent again" if sent else "back end: nothing to send again"
@@ -435,7 +438,7 @@ class _NotificationServerObserver:
         self._sessions: set[str] = set()
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a notification server's transitions; see :meth:`_ClientObserver.names`."""
         sent = _sent(effects)
         kinds = [message["kind"] for message in sent]
         if type(event) is TimerFired:
@@ -500,7 +503,7 @@ class _GeneratorObserver:
     """Observer of the policy generator."""
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
-        """See :meth:`_ClientObserver.names`."""
+        """Yield the names of a policy generator's transitions; see :meth:`_ClientObserver.names`."""
         if type(event) is LinkUp:
             yield "generator: begins a life"
         elif type(event) is Call:
@@ -561,7 +564,7 @@ class _ObservedMachine:
         return self._machine
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Return the machine's effects, and record their transitions, and writes sent and answered."""
         effects = self._machine.handle(now_us, event)
         is_kept = self._store.is_dirty
         if isinstance(event, Received) and event.source.endswith(f"/{ROGUE}"):
@@ -660,7 +663,10 @@ class ObservedHost:
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:
-        """See :class:`mudkit.events.Host`."""
+        """Install a machine, observed if there is an observer for its class.
+
+        See :class:`mudkit.events.Host`.
+        """
 
         def make_observed(ports: Ports) -> Machine:
             machine = make(ports)
@@ -680,7 +686,10 @@ class _CachingAuthority(Authority):
         self._known: dict[Any, Claims] = {}
 
     def decode(self, token: Any) -> Claims:
-        """See :class:`mudkit.tokens.Authority`."""
+        """Return the claims of a token, verified the first time only.
+
+        See :class:`mudkit.tokens.Authority`.
+        """
         if token not in self._known:
             self._known[token] = self._authority.decode(token)
         return self._known[token]
@@ -696,23 +705,23 @@ class ObservedNetwork:
 
     @property
     def devices(self) -> Mapping[str, Host]:
-        """See :class:`mudkit.events.Network`."""
+        """Devices by name."""
         return self._network.devices
 
     @property
     def start_us(self) -> int:
-        """See :class:`mudkit.events.Network`."""
+        """Start of virtual time, in µs since 1970."""
         return self._network.start_us
 
     @property
     def problems(self) -> pd.DataFrame:
-        """See :class:`mudkit.events.Network`."""
+        """Failures so far: ``device, ts, detail, system``."""
         return self._network.problems
 
     def server(self, name: str, *, at: Place | None = None) -> ObservedHost:
-        """See :class:`mudkit.events.Network`."""
+        """Add a server whose machines are observed; see :class:`mudkit.events.Network`."""
         return ObservedHost(self._network.server(name, at=at), self._record)
 
     def access_point(self, name: str, at: Place, range_m: float) -> object:
-        """See :class:`mudkit.events.Network`."""
+        """Add an access point, unobserved; see :class:`mudkit.events.Network`."""
         return self._network.access_point(name, at, range_m)

@@ -32,7 +32,7 @@ class Runs:
     """Changes of which continuous reads were notified."""
 
     def add(self, other: Runs) -> None:
-        """Add the results of other runs."""
+        """Add the results of other runs to these."""
         self.runs += other.runs
         self.problems |= other.problems
         self.counts.update(other.counts)

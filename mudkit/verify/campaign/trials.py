@@ -58,11 +58,11 @@ class Rogue:
     _seq: int = 0
 
     def make(self, ports: Ports) -> Rogue:
-        """See :data:`mudkit.events.Make`."""
+        """Return this machine, whatever the host."""
         return self
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """See :class:`mudkit.events.Machine`."""
+        """Send hellos until ``until_us``, record what servers send, answer challenges and confirm streams."""
         match event:
             case LinkUp() | TimerFired() if now_us < self.until_us:
                 hellos = [Send(server, self._build_hello()) for server in self.servers]

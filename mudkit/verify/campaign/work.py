@@ -144,7 +144,7 @@ class RandomDelays:
         self._draw = draw
 
     def delay(self, write: Mapping[str, Any], context: Mapping[str, Any]) -> float | Literal["never"] | None:
-        """See :class:`mudkit.systems.mud.WritePolicy`."""
+        """Draw the delay of a write in seconds; None: at once, ``NEVER``: it stays on the device."""
         return self._draw.choice([None, None, 5.0, 200.0, NEVER])
 
 

@@ -1,10 +1,14 @@
-"""Contrail adapter: it delivers what phones want, and its relays hold only ciphertext."""
+"""Adapters: Contrail delivers what phones want, its relays hold only ciphertext; whose predicate a want of MUD is."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from mudkit.experiment import PHOTOS, Contrail, StoreAndForward, run
+from mudkit.experiment import ADAPTERS, FRIENDS_NEARBY, NEWS, PHOTOS, Contrail, StoreAndForward, run
+from mudkit.experiment.adapters import mud
+from mudkit.experiment.testbed import not_hers
 from mudkit.sources.workloads import Poisson, WakingReads
 
 TASK = PHOTOS.over(
@@ -54,3 +58,26 @@ def test_relays_hold_items_only_as_ciphertext(entry):
         assert not [
             party for party, *_ in entry.trace.exposure.find(private) if party.startswith("contrail-")
         ]
+
+
+@pytest.mark.parametrize(("task", "by_place"), [(NEWS, False), (FRIENDS_NEARBY, True)])
+def test_want_is_the_readers_of_mud_unless_it_depends_on_her_place(task, by_place, monkeypatch):
+    """The head of `mudkit.experiment.adapters.mud`: what depends on a place is the writer's."""
+    predicates = {}
+    monkeypatch.setattr(
+        mud, "_begin_read", lambda _, phone, predicate, *__: predicates.update({phone: predicate})
+    )
+    phones = run(task.over(devices=3, hours=0.02), ADAPTERS["MUD"]).testbed.phones
+    assert predicates.keys() == {*phones}
+    assert [text == not_hers(phone) for phone, text in predicates.items()] == [by_place] * 3
+
+
+def test_reader_data_follows_a_phone_that_reads():
+    """See :meth:`MudPart.on_move`; a phone whose read does not stand yet begins it with where it is then."""
+    updates = []
+    part = object.__new__(mud.MudPart)
+    reader = SimpleNamespace(update_data=lambda handle, data: updates.append((handle, data)))
+    part._handles, part._readers = {"phone-0": 7}, {"phone-0": reader, "phone-1": reader}
+    for phone in part._readers:
+        part.on_move(phone, {"loc": (30.0, -97.0)})
+    assert updates == [(7, {"loc": (30.0, -97.0), "name": "phone-0"})]

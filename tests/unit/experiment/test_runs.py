@@ -28,7 +28,7 @@ from mudkit.experiment import (
     run,
     sweep,
 )
-from mudkit.experiment.runs import BATTERY_J, fates
+from mudkit.experiment.runs import BATTERY_J, _name, fates
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.experiment.testbed import APP
 from mudkit.fleet.device import BASE_MW
@@ -264,6 +264,15 @@ def photos(request):
 @pytest.fixture(scope="module")
 def ward():
     return run(WARD.over(devices=3, hours=0.2), ADAPTERS["MUD"], 3, name="MUD")
+
+
+def test_run_is_named_after_its_system_whatever_is_set_beforehand():
+    """See :func:`run`: a system may be a partial of one, with some of its arguments."""
+
+    def listen(testbed, loud=False):
+        return None
+
+    assert _name(listen) == _name(partial(partial(listen), loud=True)) == "listen"
 
 
 def test_device_measures_add_up_to_the_entry(photos, ward):

@@ -38,13 +38,16 @@ def study_trace(trace, rule=None, **allowed):
 
 
 @pytest.fixture(scope="module")
-def by_hour():
-    return study_trace(build_learnable())
+def by_age():
+    return study_trace(build_rule_is_best(), FixedRule(1.0, 10.0))
 
 
 @pytest.fixture(scope="module")
-def by_age():
-    return study_trace(build_rule_is_best(), FixedRule(1.0, 10.0))
+def by_hour(by_age):
+    """Return a study with the assumptions of another, which take seconds to try."""
+    study = study_trace(build_learnable())
+    vars(study)["assumptions"] = by_age.assumptions
+    return study
 
 
 @pytest.fixture(scope="module")

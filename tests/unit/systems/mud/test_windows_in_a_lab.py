@@ -65,9 +65,11 @@ def test_record_that_leaves_a_window_pulls_in_the_next():
     watched = Watched(order="n", limit=2)
     assert watched.after(watched.ann.delete("t", "b")) == ["remove b", "upsert c"]
     assert watched.after(watched.ann.write("t", "e", {"n": 0})) == ["remove c", "upsert e"]
+    assert [change.is_new for change in watched.changes] == [False, True]
     assert watched.after(watched.ann.write("t", "d", {"n": 9})) == ["remove d", "upsert c"]
     assert watched.after(watched.ann.write("t", "d", {"n": 8})) == []
     assert watched.after(watched.ann.write("t", "e", {"n": 1})) == ["upsert e"]
+    assert [change.is_new for change in watched.changes] == [False]
     assert watched.after(watched.ann.write("t", "c", {})) == ["remove c", "upsert a"]
 
 

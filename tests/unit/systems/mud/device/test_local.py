@@ -364,8 +364,9 @@ def test_hash_of_stored_record_is_cached_until_eviction(monkeypatch):
     assert [local.hash_of("news", "a", second) for _ in range(3)] == [f"hash {second}"] * 3
     assert hashed == [first, second]
     local.evict("news", "a")
-    assert [local.hash_of("news", "a", evicted) for _ in range(2)] == [f"hash {evicted}"] * 2
-    assert hashed == [first, second, evicted, evicted]  # hashes of evicted records are not cached
+    for data in (second, evicted):
+        assert [local.hash_of("news", "a", data) for _ in range(2)] == [f"hash {data}"] * 2
+    assert hashed == [first, *[second] * 3, *[evicted] * 2]  # hashes of evicted records are not cached
 
 
 def test_pending_writes_of_an_older_store_keep_their_numbers():

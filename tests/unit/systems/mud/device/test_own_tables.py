@@ -221,6 +221,21 @@ def test_existing_records_come_first(place, ann):
     assert kinds_and_keys(listen(ann, sync_timestamp=30.0)) == [("upsert", "d")]
 
 
+def test_delivered_changes_do_not_come_again_after_a_kill(place, ann):
+    heard = listen(ann, sync_timestamp=0.0)
+    ann.write("drafts", "a", {"words": 50}).result(1)
+    place.lab.run(seconds=1)
+    assert kinds_and_keys(heard) == [("upsert", key) for key in "abca"]
+    place.lab.faults.kill("ann")
+    place.lab.faults.restart("ann")
+    (read,) = ann.continuous_reads().result(1)
+    again = []
+    ann.listen(read["handle"], again.append).result(1)
+    ann.write("drafts", "b", {"words": 60}).result(1)
+    place.lab.run(seconds=1)
+    assert kinds_and_keys(again) == [("upsert", "b")]
+
+
 def test_reads_end_with_the_call_or_the_table(place, ann):
     heard, others = listen(ann), listen(ann)
     handle = ann.continuous_reads().result(1)[0]["handle"]

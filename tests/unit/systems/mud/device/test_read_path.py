@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 from mud_place import Place
 
 from mudkit import Lab
 from mudkit.errors import NoNetwork, ParameterError
+from mudkit.predicates import Predicate
 from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Habits, Utility, bandwidth, energy, freshness
+from mudkit.systems.mud.device.read_path import Prefetching, _Habit
 from mudkit.systems.mud.policies.policies import NEVER, Expected
-from mudkit.systems.mud.policies.utility import Query
+from mudkit.systems.mud.policies.utility import Plan, Query
 
 FRESH = freshness(600)
 
@@ -403,6 +407,36 @@ QUERY = Query("news", None, "committed", {}, None)
 def test_habits_select_frequent_useful_queries(times, due_s, gain_s, is_selected):
     selected = Habits(min_reads=3, every_s=60.0).select([Expected(QUERY, times, due_s, gain_s)], {})
     assert bool(selected) == is_selected
+
+
+@pytest.mark.parametrize(("now_s", "due_s"), [(70, 15.0), (95, 0.0)])
+def test_gain_of_a_prefetch_is_that_of_its_answer_when_the_read_is_due(now_s, due_s):
+    """See `Prefetching._estimate`: read at 5, 25, 45 and 65 s; a fetched answer has aged until the next time.
+
+    Its value counts as often as the read is repeated (4 of 5), above what is best without it.
+    """
+    at_us = []
+    utility = SimpleNamespace(
+        value=lambda plan: 100.0 - plan.age_s - 50.0 * plan.changed_share,
+        cost=lambda plan: plan.latency_s + plan.radio_mj,
+    )
+    remote = Plan("remote", 0.0, 2.0, radio_mj=30.0)
+    prefetching = Prefetching(
+        SimpleNamespace(find_answer=lambda then_us, *_, **__: at_us.append(then_us)),
+        SimpleNamespace(
+            plans=lambda *_: [remote, Plan("wait", 60.0, 1.0)],
+            remote_plan=lambda *_: remote,
+            changed_share=lambda table, age_s: age_s / 100,
+        ),
+        Habits(),
+        SimpleNamespace(utility_in_context=lambda *_: utility),
+    )
+    query = Query("news", Predicate("TRUE"), "committed", {}, None)
+    expected = prefetching._estimate(now_s * 1_000_000, _Habit(query, 4, 5_000_000, 65_000_000))
+    assert (expected.times, expected.due_s) == (4, due_s)
+    assert at_us == [(now_s + due_s) * 1_000_000]
+    without, fetched = 100.0 - 2.0 - 30.0, 100.0 - due_s - 50.0 * due_s / 100
+    assert expected.gain_s == pytest.approx(4 / 5 * (fetched - without) - 30.0)
 
 
 @pytest.mark.parametrize("parameters", [{"min_reads": 1}, {"every_s": 0}, {"every_s": "60"}])

@@ -14,6 +14,7 @@ from mudkit.systems.mud.policies.policies import (
     NearAndRecent,
     Now,
     Query,
+    check_delay,
 )
 
 AUSTIN, NEARBY, FAR = (30.27, -97.74), (30.275, -97.74), (30.29, -97.74)
@@ -105,6 +106,12 @@ def test_near_and_recent_accepts_other_bounds():
     far = [create_cached(700.0, loc=FAR)]
     assert NearAndRecent(within_km=5.0, within_s=800.0).decide(create_query(loc=AUSTIN), {}, far) == "local"
     assert NearAndRecent(within_km=5.0).decide(create_query(loc=AUSTIN), {}, far) == "remote"
+
+
+@pytest.mark.parametrize(("decided", "delay"), [(None, None), ("never", NEVER), (0, 0.0), (2.5, 2.5)])
+def test_delay_of_a_write_is_a_time_never_or_none(decided, delay):
+    """See `WritePolicy.delay`: seconds, "never", or None, with which it is sent now."""
+    assert check_delay(Now(), decided) == delay
 
 
 def test_now_delays_no_write():

@@ -134,6 +134,14 @@ def test_restarted_back_end_asks_followers_and_sends_missing_entries(store, mast
     assert acknowledge(restarted, "processor", 2, start=start) == []
 
 
+def test_incarnation_after_a_wipe_is_durable(store, master):
+    """See `_begin_own_lineage`: a client knows an incarnation that this store does not."""
+    handle_event(master, "describe", "gateway", id="1", name="t", claims=None, start="theirs")
+    (start,) = store.get("lineage")
+    messages = sent(create_back_end(store).handle(0, LinkUp("here", "server")))
+    assert start in messages[0][1]["lineage"]
+
+
 def test_client_of_another_start_is_sent_the_shared_log_position(store, master):
     create_public_table(master)
     restarted = create_back_end(store)

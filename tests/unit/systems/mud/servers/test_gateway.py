@@ -261,8 +261,10 @@ def test_device_may_have_a_slash_in_its_name(machine):
 
 @pytest.mark.parametrize("op", ["create", "alter", "drop"])
 def test_table_requests_go_to_the_back_end(machine, token, op):
-    ((to, message),) = ask(machine, token, op=op)
+    ((to, message),) = ask(machine, token, op=op, known=4)
     assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
+    assert message["known"] == 4, "of earlier ones the client has the results"
+    assert is_dropped(machine, "administered", "master", id=id_of("1"), table=None), "a drop names the number"
     ((to, message),) = handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3)
     assert (to, message["claims"]["user"]) == ("jane", "jane")
     assert handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +108,30 @@ def test_each_reader_is_sent_its_own_matches(harness):
     harness.register(2, "n >= 1")
     assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1), (2, "upsert", "a", 1)]
     assert harness.commit("a", 2, {"n": 2}) == [(2, "upsert", "a", 2), (1, "remove", "a", 2)]
+
+
+@pytest.mark.parametrize(
+    ("records", "keys", "share"),
+    [
+        ("", "a", 1.0),
+        ("a", "a", 1.0),
+        ("abhi", "a", 0.5),
+        ("abhi", "ah", 0.5),
+        ("abhi", "abc", 1.0),
+        ("abhi", None, 1.0),
+    ],
+)
+def test_read_by_keys_counts_for_its_share_of_a_partition(records, keys, share):
+    """See `Processor._record_read`: two partitions have half of the records each, on average."""
+    harness = Harness([row(key, 1, 1, {}) for key in records])
+    shares = []
+    harness.processor._read_rates = SimpleNamespace(
+        record_read=lambda now_us, partition, part: shares.append(part)
+    )
+    harness.processor._record_read(
+        0, SimpleNamespace(name="t", table=1, partition=0, keys=None if keys is None else [*keys])
+    )
+    assert shares == [share]
 
 
 def test_only_the_processor_of_a_partition_sends_its_changes():

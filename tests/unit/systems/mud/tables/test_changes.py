@@ -96,6 +96,23 @@ def test_composed_changes_are_equal_to_those_in_a_row(record, changes):
 
 
 @pytest.mark.parametrize(
+    ("first", "then", "joined"),
+    [
+        (Changes(add={"n": 1}), Changes(add={"n": 2, "m": 3}), Changes(add={"n": 3, "m": 3})),
+        (Changes(merge={"n": 1}), Changes(add={"n": 2}), Changes(merge={"n": 3})),
+        (
+            Changes(union={"s": [1, 2]}),
+            Changes(remove={"s": [2]}),
+            Changes(remove={"s": [2]}, union={"s": [1]}),
+        ),
+    ],
+)
+def test_changes_of_one_column_by_the_same_means_are_joined(first, then, joined):
+    """Pending writes of a record become one, unless no single change is equal to both (`compose`)."""
+    assert compose(first, then) == joined
+
+
+@pytest.mark.parametrize(
     ("first", "then"),
     [
         (add_of("n", 1, create=False), merge_of({"n": 5}, create=False)),
