@@ -193,7 +193,7 @@ def pytest_collection() -> Iterator[object]:
     finally:
         gc.enable()
         gc.freeze()
-        gc.set_threshold(20_000, 20, 20)
+        gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:

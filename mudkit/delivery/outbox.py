@@ -110,14 +110,7 @@ class Outbox(Generic[_T]):
 
         ``seq`` is given by a machine that numbers several outboxes together, and is higher than all before.
         """
-        if len(self._pending) >= self._max_items:
-            raise OutboxFull(
-                "Nothing more can wait to be sent.",
-                where="the outbox",
-                found=f"{len(self._pending):,} items that nobody has acknowledged",
-                expected=f"at most {self._max_items:,}",
-                remedy="wait until the network is back and they have gone",
-            )
+        self.check_room(1)
         seq = self.last_seq + 1 if seq is None else seq
         if self.last_seq == self._base_seq:  # the first one since the start
             pending = {self.item_id(seq).incarnation for seq in self._pending}
@@ -132,6 +125,17 @@ class Outbox(Generic[_T]):
         self.last_seq = seq
         self._pending[seq] = item
         return seq
+
+    def check_room(self, items: int) -> None:
+        """Raise OutboxFull unless as many items can be added."""
+        if len(self._pending) + items > self._max_items:
+            raise OutboxFull(
+                "Nothing more can wait to be sent.",
+                where="the outbox",
+                found=f"{len(self._pending):,} items that nobody has acknowledged",
+                expected=f"at most {self._max_items:,}",
+                remedy="wait until the network is back and they have gone",
+            )
 
     def replace(self, seq: int, item: _T) -> None:
         """Replace a pending item, durably; it keeps its sequence number and name."""

@@ -9,12 +9,15 @@ attached share it in equal parts; a transfer has the rate of its beginning.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from mudkit.display import Displayed, View
 from mudkit.fleet.link import LinkProfile
 from mudkit.places import Place, choose_in_range
+from mudkit.sources.courses import Places
 from mudkit.units import KM_PER_DEGREE, apart_km
 
 if TYPE_CHECKING:
@@ -103,8 +106,10 @@ class Coverage:
         """The kind of link that a device has where there is no access point."""
         self._used: dict[Device, AccessPoint] = {}
         """The access point that a device uses."""
-        self._clear: dict[Device, tuple[float, float, float]] = {}
-        """A place of a device that uses none, and a distance from there to any range, degrees, at most."""
+        self._rows: dict[Device, int] = {}
+        """The number of each device that roams; those of a group follow each other."""
+        self._clear = np.zeros((3, 0))
+        """By device: a place, and a distance from there, degrees, in which there is no range."""
 
     def __iter__(self) -> Iterator[AccessPoint]:
         return iter(self.points.values())
@@ -112,30 +117,37 @@ class Coverage:
     def add_point(self, point: AccessPoint) -> None:
         """Add an access point; devices in its range join it."""
         self.points[point.name] = point
-        self._clear.clear()
         for device in self._cellular:
             self.follow(device)
 
-    def add_device(self, device: Device) -> None:
-        """Add a device that roams from now on."""
-        self._cellular[device] = device.network
-        device.on_place = self.follow
-        self.follow(device)
+    def add_devices(self, devices: Sequence[Device]) -> None:
+        """Add the devices of a group, which roam from now on."""
+        self._clear = np.hstack([self._clear, np.zeros((3, len(devices)))])
+        for device in devices:
+            self._rows[device] = len(self._rows)
+            self._cellular[device] = device.network
+            device.on_place = self.follow
+        for device in devices:
+            self.follow(device)
+
+    def may_change(self, devices: Sequence[Device], places: Places) -> list[bool]:
+        """Return which devices of a group must be followed to their places: not those clear of all ranges."""
+        first = self._rows[devices[0]]
+        lat, lon, clear_deg = self._clear[:, first : first + len(devices)]
+        # No way is longer than its two parts.
+        is_clear = np.abs(places.lat - lat) + np.abs(places.lon - lon) < clear_deg
+        changes: list[bool] = (~is_clear).tolist()
+        return changes
 
     def follow(self, device: Device) -> None:
         """Join or leave an access point at the place where a device is now, and set the rates."""
         loc = device.context.get("loc")
-        clear = self._clear.get(device)
-        if clear is not None and loc is not None:
-            lat, lon, clear_deg = clear
-            if abs(loc[0] - lat) + abs(loc[1] - lon) < clear_deg:  # no way is longer than its two parts
-                return
         before = self._used.get(device)
         after, clear_deg = (None, 0.0) if loc is None else self._choose(loc, before)
         if loc is not None and after is None and clear_deg > 0:
-            self._clear[device] = (*loc, clear_deg)
+            self._clear[:, self._rows[device]] = (*loc, clear_deg)
         else:
-            self._clear.pop(device, None)
+            self._clear[2, self._rows[device]] = 0.0
         if after is before:
             if after is not None:
                 after.set_rate(device)

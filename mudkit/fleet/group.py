@@ -125,8 +125,7 @@ class Group:
         if self._outages.share > 0:
             _follow_outages(world, devices, self._outages.switching(world.seed, names))
         if self._roam:
-            for device in devices:
-                world.coverage.add_device(device)
+            world.coverage.add_devices(devices)
         return devices
 
     def describe(self) -> dict[str, Any]:
@@ -202,6 +201,7 @@ class _Motion:
         self._world = world
         self._devices = devices
         self._names = pa.array([device.name for device in devices])
+        self._none = [False] * len(devices)
         self._course = course
         self._every_us = every_us
         self._began_us = world.now_us
@@ -218,12 +218,14 @@ class _Motion:
         world = self._world
         places = self._course.at(world.now_us - self._began_us)
         locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
-        for device, loc in zip(self._devices, locs, strict=True):
+        roams = self._devices[0].on_place is not None  # all of a group do, or none
+        follows = world.coverage.may_change(self._devices, places) if roams else self._none
+        for device, loc, is_followed in zip(self._devices, locs, follows, strict=True):
             if "loc" in device.watched:
                 device.set_measured("loc", loc)
             else:  # saves a call for each device and interval
                 device.context["loc"] = loc
-            if device.on_place is not None:
+            if is_followed and device.on_place is not None:
                 device.on_place(device)
         self._on_places(self._names, places)
         until_us = self._course.until_us

@@ -47,6 +47,7 @@ from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
     from mudkit.fleet.kernel import World
+    from mudkit.fleet.transport import Connection
 
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
@@ -71,8 +72,8 @@ class Host(Displayed):
     """
 
     __slots__ = (
-        "address", "at", "context", "is_on", "is_online", "last_op_id", "lets_in", "link", "load", "name",
-        "nearby", "number", "processes", "storage", "watched", "world",
+        "address", "at", "connections", "context", "is_on", "is_online", "last_op_id", "last_way", "lets_in",
+        "link", "load", "name", "nearby", "number", "processes", "storage", "watched", "world",
     )  # fmt: skip
 
     def __init__(self, world: World, name: str, link: Link | None = None) -> None:
@@ -91,8 +92,12 @@ class Host(Displayed):
         """Number of the last call here: calls on other hosts do not affect it."""
         self.at: Place | None = None
         """Place of a server, degrees; None: it is near everything."""
+        self.last_way: tuple[Place | None, Place, int] = (None, (0.0, 0.0), 0)
+        """Its place and a server's at the last message between them, with the time of its way in µs."""
         self.lets_in = True
         """True if any host can begin to send to it; else only those to which it has a connection can."""
+        self.connections: dict[Host, Connection] = {}
+        """Connections of a transport, by the host at the other end."""
         self.nearby: Link | None = None
         """Short-range link to devices that are near; None: it has none."""
         self.load: ServerQueue | None = None

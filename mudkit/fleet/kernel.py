@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
 
@@ -61,8 +60,6 @@ _MAX_LOCAL_MESSAGES: Final = 1_000_000
 _MAX_SHOWN: Final = 200
 """Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
-_MAX_WAYS: Final = 1 << 14
-"""Number of ways for which the time is kept."""
 _MAX_KEPT: Final = 100
 """Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
@@ -117,6 +114,7 @@ class World(Clock):
         "_addresses",
         "_bill",
         "_carry_out",
+        "_deliver_message",
         "_deliver_now",
         "_failures",
         "_fault_hook",
@@ -277,11 +275,12 @@ class World(Clock):
 
     def readdress(self, host: Host, address: str) -> None:
         """Change the address of a host and its machines, or raise ParameterError if it is in use."""
-        others = (other for other in self.hosts.values() if other is not host)
+        is_taken = self.hosts.get(address, host) is not host
+        is_taken |= address in self._addresses and address != host.address
         moved = {address + process.address.removeprefix(host.address): process for process in host.processes}
         taken = [new for new, process in moved.items() if self.at_address.get(new, process) is not process]
         is_local = address.split("/")[0] == LOCALHOST
-        if taken or is_local or any(address in (other.address, other.name) for other in others):
+        if taken or is_taken or is_local:
             raise ParameterError(
                 "This address is in use.",
                 where="address",
@@ -545,21 +544,20 @@ class World(Clock):
         self._hand_over: Callable[[Transfer, Link | None], None]
         """Called for a message that has arrived, after all faults."""
         self._hand_over = self._add_to_load if self._has_loads else self._deliver
+        self._deliver_message: Callable[[Transfer, Link | None], None]
+        """Called for a message of a system that has crossed a link, or reached a server."""
+        self._deliver_message = self._hand_over if self._fault_hook is None else self._deliver_through_hook
         self._deliver_now: Callable[[Transfer, Link | None], None]
-        """Called for a message that has crossed a link, or reached a server."""
-        self._deliver_now = self._hand_over if self._fault_hook is None else self._deliver_through_hook
-        if connections is not None:
-            self._deliver_now = self._deliver_over_connections
+        """Called for one of these, or for a way of a handshake."""
+        self._deliver_now = self._deliver_message if connections is None else self._deliver_over_connections
 
     def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
         trip = transfer.message
         if type(trip) is Trip and self.connections is not None:
             self.connections.receive(trip)
-        elif self._fault_hook is None:
-            self._hand_over(transfer, link)
         else:
-            self._deliver_through_hook(transfer, link)
+            self._deliver_message(transfer, link)
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
         """Record a transfer that a cut of its link has ended, and notify its sender."""
@@ -708,16 +706,17 @@ class World(Clock):
         target, trip = self.at_address.get(transfer.to), transfer.message
         if target is not None:
             origin = (trip.source if type(trip) is Trip else transfer.sender).host
-            destination = target.host
-            if origin.at is not None or destination.at is not None:
+            server, other = (origin, target.host) if origin.link is None else (target.host, origin)
+            at = server.at
+            if at is not None:
                 # Not by ``loc``, a property: this is done for every message.
-                begin = origin.at if origin.link is None else origin.context.get("loc")
-                end = destination.at if destination.link is None else destination.context.get("loc")
-                if begin is not None and end is not None:
-                    way_us = _way_us(begin[0], begin[1], end[0], end[1])
-                    if way_us:
-                        self.event_queue.add(self.now_us + way_us, ARRIVAL, self._when_forwarded, transfer)
-                        return
+                loc = other.at if other.link is None else other.context.get("loc")
+                way = other.last_way
+                if way[0] != loc or way[1] != at:
+                    way = other.last_way = loc, at, 0 if loc is None else travel_us(loc, at)
+                if way[2]:
+                    self.event_queue.add(self.now_us + way[2], ARRIVAL, self._when_forwarded, transfer)
+                    return
         self._when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
@@ -738,8 +737,10 @@ class World(Clock):
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
         target, connections = self.at_address.get(transfer.to), self.connections
         host = None if target is None else target.host
-        if host is None or connections is None or host.link is None or not host.is_online:
+        if host is None or connections is None or not host.is_online:
             self._forward(transfer)
+        elif host.link is None:
+            self._deliver_now(transfer, None)
         elif not host.lets_in and not connections.lets_in(transfer, host):
             self.fail_transfer(transfer, "not let in")
         elif type(transfer.message) is Trip:
@@ -815,12 +816,6 @@ class World(Clock):
         sender: Process = transfer.sender
         if transfer.start_number == sender.start_number:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
-
-
-@lru_cache(_MAX_WAYS)
-def _way_us(lat: float, lon: float, to_lat: float, to_lon: float) -> int:
-    """Return how long a message travels; kept for the answers, and for devices that stay where they are."""
-    return travel_us((lat, lon), (to_lat, to_lon))
 
 
 class _UnwarnedFailures:

@@ -81,6 +81,8 @@ class _Job(msgspec.Struct, eq=False):
     argument: Any
     size_bytes: int
     came_us: int
+    kills: int
+    """Number of times that the server had been killed when it came."""
 
 
 class ServerQueue:
@@ -96,10 +98,13 @@ class ServerQueue:
     def __init__(self, host: Host, profile: ServerProfile) -> None:
         self._host, self._world = host, host.world
         self.profile = profile
+        self._event_us, self._byte_us = profile.event_us, profile.byte_us
+        self._plain_us = round(profile.event_us)
+        """Time of a worker for an event without bytes."""
         self._waiting: deque[_Job] = deque()
-        self._served: dict[_Job, bool] = {}
-        """Jobs that workers have; True: a worker sends what a job has caused."""
         self._idle = profile.workers
+        self._kills = 0
+        """Number of times that the server was killed; earlier jobs are dropped."""
         self._when_served, self._when_sent = self._end, self._release
         self._slot_from_us = self._slot_until_us = 0
         """The interval of ``_last_slot``, in which nearly all that is counted lies."""
@@ -109,19 +114,21 @@ class ServerQueue:
 
     def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
         """Serve or queue a message that has arrived; False: the queue is full, and it is counted as lost."""
+        now_us = self._world.now_us
         if not self._idle and len(self._waiting) >= self.profile.max_waiting:
-            self._slot(self._world.now_us).lost += 1
+            self._slot(now_us).lost += 1
             return False
-        self._add(_Job(action, transfer, transfer.size_bytes, self._world.now_us))
+        self._add(_Job(action, transfer, transfer.size_bytes, now_us, self._kills))
         return True
 
     def add_timer(self, action: Callable[[Any], None], timer: Any) -> None:
         """Add a timer that is due."""
-        self._add(_Job(action, timer, 0, self._world.now_us))
+        self._add(_Job(action, timer, 0, self._world.now_us, self._kills))
 
     def transfers(self) -> Iterator[Transfer]:
         """Yield the messages that wait or are served."""
-        served = [job for job, is_sending in self._served.items() if not is_sending]
+        entries = (entry for entry in self._world.event_queue if entry[3] is self._when_served)
+        served = [job for *_, job in sorted(entries, key=lambda entry: entry[2]) if job.kills == self._kills]
         for job in (*served, *self._waiting):
             if isinstance(job.argument, Transfer):
                 yield job.argument
@@ -149,7 +156,7 @@ class ServerQueue:
         """Drop everything, for the server was killed; senders of messages get SendFailed."""
         lost = list(self.transfers())
         self._waiting.clear()
-        self._served.clear()
+        self._kills += 1
         self._idle = self.profile.workers
         for transfer in lost:
             self._world.fail_transfer(transfer, "nobody there")
@@ -158,24 +165,22 @@ class ServerQueue:
         """Serve a job, or queue it."""
         if self._idle:
             self._idle -= 1
-            self._serve(job)
+            self._serve(job, job.came_us)
             return
         self._waiting.append(job)
         slot = self._slot(job.came_us)
         slot.max_waiting = max(slot.max_waiting, len(self._waiting))
 
-    def _serve(self, job: _Job) -> None:
+    def _serve(self, job: _Job, now_us: int) -> None:
         """Pass a job to a worker, which is busy with it until its end."""
-        now_us = self._world.now_us
-        slot = self._slot(now_us)
-        waited_us = now_us - job.came_us
+        slot = self._last_slot if self._slot_from_us <= now_us < self._slot_until_us else self._slot(now_us)
         slot.served += 1
+        waited_us = now_us - job.came_us
         if waited_us:
             slot.waited_us += waited_us
             slot.max_wait_us = max(slot.max_wait_us, waited_us)
-        self._served[job] = False
-        profile = self.profile
-        took_us = round(profile.event_us + job.size_bytes * profile.byte_us)
+        byte_us = self._byte_us
+        took_us = round(self._event_us + job.size_bytes * byte_us) if byte_us else self._plain_us
         end_us = now_us + took_us
         if end_us <= self._slot_until_us:
             slot.busy_us += took_us
@@ -185,17 +190,16 @@ class ServerQueue:
 
     def _end(self, job: _Job) -> None:
         """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
-        if job not in self._served:
+        if job.kills != self._kills:
             return
-        self._served[job] = True
-        byte_us = self.profile.byte_us
+        byte_us = self._byte_us
         if not byte_us:
             job.action(job.argument)
             self._release(job)
             return
         before_bytes = self._sent_bytes()
         job.action(job.argument)
-        if job not in self._served:  # it killed the server
+        if job.kills != self._kills:  # it killed the server
             return
         now_us = self._world.now_us
         end_us = now_us + round((self._sent_bytes() - before_bytes) * byte_us)
@@ -207,10 +211,10 @@ class ServerQueue:
 
     def _release(self, job: _Job) -> None:
         """Release a worker, which takes the next job, unless the server was killed."""
-        if self._served.pop(job, None) is None:
+        if job.kills != self._kills:
             return
         if self._waiting:
-            self._serve(self._waiting.popleft())
+            self._serve(self._waiting.popleft(), self._world.now_us)
         else:
             self._idle += 1
 

@@ -92,7 +92,7 @@ def _answer_of(operation: Operation) -> _Answer:
 
 
 def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
-    """Return the rows of operations: one for each record that one concerns."""
+    """Return the rows of operations: one for each record that one concerns, as what the machine calls it."""
     rows: list[tuple[Any, ...]] = []
     for process, session, call, invoked_us, responded_us, status, details in answers:
         called, client, name = call.operation, process.client, call.name
@@ -104,7 +104,7 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
             kind = described("type") or argument("type")
             hashed = described("value_hash")
             rows.append((
-                client, session, call.op_id, name,
+                client, session, call.op_id, described("op") or name,
                 table if type(table) is str else _shortened(table),
                 key if type(key) is str else _shortened(key),
                 kind if type(kind) is str else _shortened(kind),

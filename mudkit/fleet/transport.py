@@ -172,9 +172,8 @@ class Connections:
         self._world = world
         self._idle_us = round(transport.idle_s * US_PER_S)
         self._ping_us = None if transport.ping_s is None else round(transport.ping_s * US_PER_S)
+        self._request_bytes, self._answer_bytes = transport.request_bytes, transport.answer_bytes
         self._carried_bytes = lru_cache(_MAX_SIZES)(transport.carried_bytes)
-        self._of_host: dict[Host, dict[Host, Connection]] = {}
-        """Connections of each host, by the host at the other end."""
         self._lost: dict[str, list[Connection]] = {}
         """Connections that their opener keeps, and has to open again, by the name of its host."""
 
@@ -191,9 +190,7 @@ class Connections:
                 return
             connection = self._open(sender, target)
         is_request = host is connection.opener.host
-        size = self._carried_bytes(
-            size, self.transport.request_bytes if is_request else self.transport.answer_bytes
-        )
+        size = self._carried_bytes(size, self._request_bytes if is_request else self._answer_bytes)
         transfer = Transfer(
             sender, sender.start_number, sender.address, target.address, message, size, now_us
         )
@@ -231,7 +228,7 @@ class Connections:
 
     def close_all(self, host: Host) -> None:
         """Close the connections of a host whose address has changed, or whose machines were killed."""
-        for connection in [*self._of_host.get(host, {}).values()]:
+        for connection in [*host.connections.values()]:
             self._close(connection, "cut")
 
     def reopen(self, host: Host) -> None:
@@ -249,15 +246,14 @@ class Connections:
 
     def waiting(self) -> Iterator[Transfer]:
         """Yield the messages that wait until their connection is open."""
-        for host, connections in self._of_host.items():
-            for connection in connections.values():
+        for host in self._world.hosts.values():
+            for connection in host.connections.values():
                 if connection.opener.host is host:
                     yield from connection.waiting
 
     def _find(self, one: Host, other: Host) -> Connection | None:
         """Return the connection of two hosts that is open or being opened; forget it if it has been idle."""
-        connections = self._of_host.get(one)
-        connection = None if connections is None else connections.get(other)
+        connection = one.connections.get(other)
         if connection is None:
             return None
         if connection.is_open and self._world.now_us - connection.last_us > self._idle_us:
@@ -268,8 +264,7 @@ class Connections:
     def _open(self, opener: Process, peer: Process) -> Connection:
         """Begin the handshake of a connection."""
         connection = Connection(opener, peer, self._world.now_us, iter(self.transport.handshake))
-        self._of_host.setdefault(opener.host, {})[peer.host] = connection
-        self._of_host.setdefault(peer.host, {})[opener.host] = connection
+        opener.host.connections[peer.host] = peer.host.connections[opener.host] = connection
         self._continue_handshake(connection)
         return connection
 
@@ -323,8 +318,8 @@ class Connections:
             return
         connection.is_closed = True
         opener, peer = connection.opener.host, connection.peer.host
-        del self._of_host[opener][peer]
-        self._of_host[peer].pop(opener, None)  # gone already between two machines of one host
+        del opener.connections[peer]
+        peer.connections.pop(opener, None)  # gone already between two machines of one host
         if connection.is_kept and fate != "not let in":
             self._lost.setdefault(opener.name, []).append(connection)
             again_us = self._world.now_us + connection.retry_s * US_PER_S

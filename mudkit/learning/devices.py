@@ -409,13 +409,11 @@ class _WritesSpread:
         """Call the function in tasks, and count late writes in tasks of some time each."""
         from mudkit.pipeline.slices import sum_by_reads  # loads Spark
 
-        def total(late: Any) -> pa.Table:
-            by_time = late.repartitionByRange("ts").sortWithinPartitions("ts")
-            return sum_by_reads(by_time, requests.rows(), ReadRequests.of_rows, count, COUNTS, _MORE)
-
-        results: list[Result]
-        results, counts = self.rows.map_rows(_OfWrites(function), LATE, total)
-        return results, counts
+        # To replay twice takes less than to keep late writes, which may be all of them, on disks.
+        results = self.map(_Results(function))
+        late = self.rows.map_rows(_OfWrites(_LateRows(function)), LATE)
+        reads, prepare = requests.rows(), ReadRequests.of_rows
+        return results, sum_by_reads(late, reads, prepare, count, COUNTS, _MORE, in_order=False)
 
     def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
         """Call the function in tasks."""
@@ -435,9 +433,30 @@ class _WritesSpread:
         return writes.take(writes.t_us < past_us)
 
 
+@dataclass(frozen=True)
+class _Results:
+    """Results of a function that returns them with late writes."""
+
+    function: Callable[[Writes], tuple[Any, pa.Table]]
+
+    def __call__(self, writes: Writes) -> Any:
+        return self.function(writes)[0]
+
+
+@dataclass(frozen=True)
+class _LateRows:
+    """Late writes of such a function."""
+
+    function: Callable[[Writes], tuple[Any, pa.Table]]
+
+    def __call__(self, writes: Writes) -> pa.Table:
+        return self.function(writes)[1]
+
+
 LATE: Final = pa.schema(
     [
         ("policy", pa.int64()),
+        ("turns", pa.int64()),
         ("device", pa.string()),
         ("ts", POSITIONS.field("ts").type),
         ("lat", pa.float64()),
@@ -445,8 +464,8 @@ LATE: Final = pa.schema(
         ("sent_us", pa.int64()),
     ]
 )
-"""Writes that a policy, by number, sends after another device has read them."""
-_MORE: Final = pa.schema([("policy", pa.int64()), ("sent_us", pa.int64()), *NUMBERED])
+"""Writes that a policy, by number, sends after another device has read them, in some turns, a bit each."""
+_MORE: Final = pa.schema([*((name, pa.int64()) for name in ("policy", "turns", "sent_us")), *NUMBERED])
 """Columns of late writes, or of reads, that positions and reads of a trace do not have."""
 COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("points", pa.int64())])
 """Points by number of a policy and of a read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -109,9 +109,14 @@ def evaluate_writes(
         study = WriteStudy(writers, fleet, requests, completeness, RadioModel() if radio is None else radio)
         measured = []
         learnt_devices = 0
-        for turn in draw_turns(fleet, folds, repeats):
-            learnt, learnt_devices = study.learn(policies, turn, groups_of(folds), seed)
-            measured.append(study.measure(learnt, turn))
+        turns = draw_turns(fleet, folds, repeats)
+        sends_reads = any(isinstance(policy, BatchBound) and policy.match for policy in policies)
+        for some in [[turn] for turn in turns] if sends_reads else [turns]:
+            learnt = []
+            for turn in some:
+                of_turn, learnt_devices = study.learn(policies, turn, groups_of(folds), seed)
+                learnt.append(of_turn)
+            measured += study.measure(learnt, some)
     of_turns = np.array([shares_ for shares_, _ in measured])  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
     delays = [
@@ -180,23 +185,31 @@ def _count_points(requests: ReadRequests, writes: Writes) -> pa.Table:
 
 @dataclass(frozen=True)
 class CountLate:
-    """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`."""
+    """Late points of each policy by read: see :func:`~mudkit.learning.writes.late_points`.
+
+    Of several turns the counts of policy ``p`` in turn ``t`` have the number ``p * turns + t``.
+    """
 
     completeness: float | None
+    turns: int = 1
 
     def __call__(self, requests: ReadRequests, late: pa.Table) -> pa.Table:
         """Count the late points of some rows of :data:`LATE`."""
         counts = [COUNTS.empty_table()]
         for policy in pc.unique(late["policy"]).to_pylist():
             rows = late.filter(pc.equal(late["policy"], policy))
+            turns = rows["turns"].to_numpy()
             t_us = epoch_us(rows["ts"])
             lat, lon, sent_us = (rows[name].to_numpy() for name in ("lat", "lon", "sent_us"))
             names = rows["device"].combine_chunks().dictionary_encode()
             device = np.asarray(names.indices.to_numpy(), dtype=np.int64)
             writes = Writes(device, t_us, lat, lon, np.full(len(t_us), -1), names.dictionary)
             asking = requests.asking_for(t_us)
-            by_read = late_points(writes, sent_us, asking, self.completeness)
-            counts.append(_counts_of(policy, by_read, asking.numbers))
+            for turn in range(self.turns):
+                tested = np.flatnonzero(turns >> turn & 1)
+                if len(tested):
+                    by_read = late_points(writes.take(tested), sent_us[tested], asking, self.completeness)
+                    counts.append(_counts_of(policy * self.turns + turn, by_read, asking.numbers))
         return pa.concat_tables(counts)
 
 
@@ -232,43 +245,70 @@ class _FirstReads:
         return writes.first_us if self.left is None else writes.seen_by(self.left).first_us
 
 
+_NO_MISSES: Final = _FirstReads(None)
+
+
+class _Sums(NamedTuple):
+    """Sums of the tested writes of some devices.
+
+    Attributes
+    ----------
+    ids : ndarray of int, shape (devices,)
+    turns : ndarray of int, shape (devices,)
+        Turns in which the device is tested, a bit each.
+    writes : ndarray of int, shape (devices,)
+    sums : ndarray, shape (policies, devices, 4)
+        Messages, points, bytes and energy.
+    """
+
+    ids: NDArray[np.int64]
+    turns: NDArray[np.int64]
+    writes: NDArray[np.int64]
+    sums: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class _SendTested:
     """Send the tested writes of some devices by each policy; the others come at once.
 
-    Returns ids and numbers of writes of the devices, their sums of messages, points, bytes and energy by
-    policy, and the late writes of each policy.
+    A policy is one of some turns, a bit each. Either what is learnt from are whole devices, or there is one
+    turn. Returns sums, and the late writes of each policy.
     """
 
-    turn: Turn
-    policies: tuple[BatchPolicy, ...]
+    turns: tuple[Turn, ...]
+    policies: tuple[tuple[BatchPolicy, int], ...]
     radio: RadioModel
 
-    def __call__(
-        self, writes: Writes
-    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]], pa.Table]:
-        tested = writes.take(~self.turn.is_learnt(writes))
-        present = np.unique(tested.device)
+    def __call__(self, writes: Writes) -> tuple[_Sums, pa.Table]:
+        turns = np.zeros(len(writes.t_us), dtype=np.int64)
+        for number, turn in enumerate(self.turns):
+            turns |= np.int64(1 << number) * ~turn.is_learnt(writes)
+        tested, turns = writes.take(turns > 0), turns[turns > 0]
+        present, first, rows = np.unique(tested.device, return_index=True, return_counts=True)
         ids = device_ids(tested.names.take(pa.array(present)).to_pylist())
         sums = np.zeros((len(self.policies), len(present), 4))
         late = [LATE.empty_table()]
-        for number, (policy, of_policy) in enumerate(zip(self.policies, sums, strict=True)):
-            sent_us = batches(tested, policy.due_us(tested)).sent_us
-            device, at_us, count = _contents(tested, sent_us)
+        for number, ((policy, of_turns), of_policy) in enumerate(zip(self.policies, sums, strict=True)):
+            is_mine = turns & of_turns > 0
+            mine = tested if is_mine.all() else tested.take(is_mine)
+            sent_us = batches(mine, policy.due_us(mine)).sent_us
+            device, at_us, count = _contents(mine, sent_us)
             taken = self.radio.messages(device, at_us, count)
             spent = np.column_stack([np.ones(len(device)), count, taken.bytes, taken.radio_mj])
             of_policy[:] = sums_by(np.searchsorted(present, device), spent, len(present))
-            late.append(late_writes(number, tested, sent_us))
-        rows = np.bincount(np.searchsorted(present, tested.device), minlength=len(present))
-        return (ids, rows, sums), pa.concat_tables(late)
+            late.append(late_writes(number, mine, sent_us, turns[is_mine] & of_turns))
+        return _Sums(ids, turns[first], rows, sums), pa.concat_tables(late)
 
 
-def late_writes(policy: int, writes: Writes, sent_us: NDArray[np.int64]) -> pa.Table:
-    """Return the writes that a policy sends after another device has read them."""
+def late_writes(
+    policy: int, writes: Writes, sent_us: NDArray[np.int64], turns: NDArray[np.int64] | None = None
+) -> pa.Table:
+    """Return the writes that a policy sends after another device has read them, with bits of their turns."""
     rows = np.flatnonzero(sent_us > writes.first_us)
     late = writes.take(rows)
     names = writes.names.take(pa.array(late.device))
-    columns = [np.full(len(rows), policy), names, late.t_us, late.lat, late.lon, sent_us[rows]]
+    tested = np.ones(len(rows), dtype=np.int64) if turns is None else turns[rows]
+    columns = [np.full(len(rows), policy), tested, names, late.t_us, late.lat, late.lon, sent_us[rows]]
     return pa.table(columns, names=LATE.names).cast(LATE)
 
 
@@ -314,31 +354,48 @@ class WriteStudy:
     def _first_reads(self, bound: BatchBound, turn: Turn) -> _FirstReads:
         """Return the policy of a bound; with ``match``, reads that miss writes under it count no more."""
         if bound.match is None:
-            return _FirstReads(None)
-        send = _SendTested(turn, (bound.match,), self.radio)
+            return _NO_MISSES
+        send = _SendTested((turn,), ((bound.match, 1),), self.radio)
         _, late = self.writers.late(send, self.requests, CountLate(None))
         given_up = counts_by_read(late, 0, len(self.requests.table)) > 0
         return _FirstReads(self.requests.but_for(given_up))
 
-    def measure(self, policies: tuple[BatchPolicy, ...], turn: Turn) -> tuple[list[list[float]], int]:
-        """Return the measures of policies, and the number of writes that were tested.
+    def measure(
+        self, policies: Sequence[tuple[BatchPolicy, ...]], turns: Sequence[Turn]
+    ) -> list[tuple[list[list[float]], int]]:
+        """Return the measures of the policies of each turn, and the number of writes that were tested.
 
-        Sums are added by device in the order of their names.
+        A policy that is the same object in several turns is replayed once. Sums are added by device in the
+        order of their names.
         """
-        count = CountLate(self.completeness)
-        replays, late = self.writers.late(_SendTested(turn, policies, self.radio), self.requests, count)
-        order = np.argsort(self.fleet.numbers(np.concatenate([ids for ids, _, _ in replays])))
-        writes = int(sum(rows.sum() for _, rows, _ in replays))
-        sums = np.concatenate([of for _, _, of in replays], axis=1)[:, order]
-        nothing = np.zeros(len(order), dtype=np.int64)
+        of_turns: dict[int, tuple[BatchPolicy, int]] = {}
+        for turn, of_turn in enumerate(policies):
+            for policy in of_turn:
+                _, known = of_turns.get(id(policy), (policy, 0))
+                of_turns[id(policy)] = policy, known | 1 << turn
+        numbers = {key: number for number, key in enumerate(of_turns)}
+        count = CountLate(self.completeness, len(turns))
+        send = _SendTested(tuple(turns), tuple(of_turns.values()), self.radio)
+        replays, late = self.writers.late(send, self.requests, count)
+        order = np.argsort(self.fleet.numbers(np.concatenate([some.ids for some in replays])))
+        tested, writes = (
+            np.concatenate([getattr(some, name) for some in replays])[order] for name in ("turns", "writes")
+        )
+        sums = np.concatenate([some.sums for some in replays], axis=1)[:, order]
         measured = []
-        for number, of_policy in enumerate(sums):
-            messages, points, *of_radio = (sums_by(nothing, of_policy, 1)[0] / writes).tolist()
-            lacking = self.requests.lack(
-                counts_by_read(late, number, len(self.requests.table)), self.completeness
-            )
-            measured.append([messages, points, float(lacking.mean()), *of_radio])
-        return measured, writes
+        for turn, of_turn in enumerate(policies):
+            rows = np.flatnonzero(tested >> turn & 1)
+            total, nothing = int(writes[rows].sum()), np.zeros(len(rows), dtype=np.int64)
+            of_policies = []
+            for policy in of_turn:
+                number = numbers[id(policy)]
+                spent = sums_by(nothing, sums[number][rows], 1)[0] / total
+                messages, points, *of_radio = spent.tolist()
+                points_late = counts_by_read(late, number * len(turns) + turn, len(self.requests.table))
+                lacking = self.requests.lack(points_late, self.completeness)
+                of_policies.append([messages, points, float(lacking.mean()), *of_radio])
+            measured.append((of_policies, total))
+        return measured
 
 
 def _tenth(devices: NDArray[np.int64], turn: int) -> NDArray[np.int64]:

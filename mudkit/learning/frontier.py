@@ -221,7 +221,8 @@ def frontier_of_writes(
     policies += [_Delay(number) for number in range(len(CLASSES))]
     measured: list[list[float]] = []
     for first in range(0, len(policies), _POLICIES_AT_ONCE):
-        measured += study.measure(tuple(policies[first : first + _POLICIES_AT_ONCE]), turn)[0]
+        some = tuple(policies[first : first + _POLICIES_AT_ONCE])
+        measured += study.measure([some], [turn])[0][0]
     table = pd.DataFrame({"price": [*prices, *[math.nan] * len(CLASSES)]})
     table[["message_share", "point_share", "missed_share"]] = [of[:3] for of in measured]
     return table.assign(leaves=[policy.leaves for policy in policies])

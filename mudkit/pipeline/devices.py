@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,6 @@ from mudkit.pipeline.executors import merged_batches, outcome_of, provide, resul
 from mudkit.pipeline.tables import ddl, require_columns
 from mudkit.trace.schema import read_ids
 
-Result = TypeVar("Result")
 _LABEL_ROWS = 1 << 18
 """Labels of reads of whole devices that a function gets at once, but for one device that has more."""
 _WRITE_ROWS = 1 << 19
@@ -87,15 +86,8 @@ class DeviceRows:
         results = list(_results(outcomes.to_batches()))
         return reduce(join, results) if results else None
 
-    def map_rows(
-        self,
-        function: Callable[[pa.Table], tuple[Any, pa.Table]],
-        rows: pa.Schema,
-        total: Callable[[DataFrame], Result],
-    ) -> tuple[list[Any], Result]:
-        """Call a function in tasks that returns a result and rows.
-
-        Return the results, and ``total`` of all rows.
+    def map_rows(self, function: Callable[[pa.Table], pa.Table], rows: pa.Schema) -> DataFrame:
+        """Return the rows that a function makes of the rows of some devices.
 
         Parameters
         ----------
@@ -103,44 +95,15 @@ class DeviceRows:
             Function of the rows of some devices.
         rows : pyarrow.Schema
             Columns of its tables.
-        total : callable
-            Function of these rows, a DataFrame that is on the executors' disks during the call.
-
-        Returns
-        -------
-        results, total : list and object
-            What the functions returned, the results of tasks in any order.
         """
-        both = pa.schema([*_OUTCOME, *rows])
         task_rows = self.task_rows
-
-        def rows_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            unknown = {of.name: pa.nulls(len(table), of.type) for of in both}
-            columns = unknown | dict(zip(table.column_names, table.columns, strict=True))
-            yield from pa.table(columns, schema=both).to_batches(max_chunksize=_SENT_ROWS)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for table in whole_devices(batches, task_rows):
-                tables = [rows.empty_table()]
+                yield from function(table).to_batches(max_chunksize=_SENT_ROWS)
 
-                def call(table: pa.Table, tables: list[pa.Table]) -> Any:
-                    result, tables[0] = function(table)
-                    return result
-
-                row = outcome_of(partial(call, table, tables))
-                yield from rows_of(pa.Table.from_pylist([row], schema=_OUTCOME))
-                yield from rows_of(tables[0])
-
-        spark = self.frame.sparkSession
-        provide(spark)
-        kept = self.frame.mapInArrow(run, f"{_OUTCOME_DDL}, {ddl(rows)}").persist(StorageLevel.DISK_ONLY)
-        try:
-            with progress(spark, "devices"):
-                outcomes = kept.where("failed IS NOT NULL").select(*_OUTCOME.names).toArrow()
-            results = [result_of(**row, item="some devices") for row in outcomes.to_pylist()]
-            return results, total(kept.where("failed IS NULL").select(*rows.names))
-        finally:
-            kept.unpersist()
+        provide(self.frame.sparkSession)
+        return self.frame.mapInArrow(run, ddl(rows))
 
     def collect(self, devices: pa.Array | None) -> pa.Table:
         """Return the rows of some devices; None: of all."""

@@ -31,6 +31,7 @@ SLICE_READS: Final = 1 << 16
 CHUNK_POINTS: Final = 1 << 23
 """Positions of a chunk."""
 _MAX_SLICES: Final = 4096
+_STRETCHES: Final = 64
 _FLUSH_POINTS: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 17
 READ_COLUMNS: Final = ("read_id", "device", "ts", "lat", "lon", "box_km", "window_s")
@@ -171,6 +172,8 @@ def sum_by_reads(
     count: Callable[[Prepared, pa.Table], pa.Table],
     schema: pa.Schema,
     more: pa.Schema,
+    *,
+    in_order: bool = True,
 ) -> pa.Table:
     """Return the sums of what a function counts of points and of the reads whose answers may have them.
 
@@ -179,7 +182,7 @@ def sum_by_reads(
     Parameters
     ----------
     points : DataFrame
-        With ``ts``, best in order of time.
+        With ``ts``.
     reads : pyarrow.Table
         With :data:`READ_COLUMNS`, in order of time.
     prepare : callable
@@ -190,9 +193,13 @@ def sum_by_reads(
         Columns of what it returns: the last one is added by the others.
     more : pyarrow.Schema
         Further columns of points and reads.
+    in_order : bool
+        Whether the points are nearly in order of time, as those of a trace; else each task sorts some of the
+        time.
     """
     if len(reads) <= MAX_SENT_READS:
         prepared = prepare(reads)
+        points = points if in_order else _in_order(points, reads)
         return sum_rows(points, lambda table: count(prepared, table), schema)
 
     def count_chunk(prepared: Prepared, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -203,6 +210,14 @@ def sum_by_reads(
     slices = Slices(edges_us, ones, pa.schema([*_ROWS, *more]))
     frame = points.sparkSession.createDataFrame(reads)
     return add_up(map_slices(points, frame, slices, prepare, count_chunk, ddl(schema)), schema)
+
+
+def _in_order(points: DataFrame, reads: pa.Table) -> DataFrame:
+    """Divide points among tasks by stretches of the time of the reads, and sort them by time in each."""
+    t_us = epoch_us(reads["ts"])
+    stretch_us = max(int(t_us.max() - t_us.min()) // _STRETCHES, 1)
+    stretch = F.floor(F.unix_micros("ts") / stretch_us)
+    return points.repartition(stretch).sortWithinPartitions("ts")
 
 
 def _of_slices(

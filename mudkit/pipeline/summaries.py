@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from mudkit.units import US_PER_S
 _PIECE_ROWS = 1 << 17
 _RESULT = "name STRING, part BINARY"
 _SCHEMA = pa.schema([("name", pa.string()), ("part", pa.binary())])
+_BLOCK = pa.schema([("block", pa.int32()), ("part", pa.binary())])
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class SparkRows:
     Attributes
     ----------
     frame : DataFrame
-        ``device, ts, lat, lon``, and other columns.
+        ``device, ts, lat, lon``, and other columns; of blocks ``block, part``, the rows of parts of a block,
+        packed.
     what : str
         Label of the progress bar.
     has_blocks : bool
-        Whether the rows are in blocks of time, with a column ``block``.
+        Whether the rows are in blocks of time.
     """
 
     frame: DataFrame
@@ -75,7 +77,7 @@ class SparkRows:
         has_blocks = self.has_blocks  # a task cannot have the DataFrame
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            pieces = _blocks(batches) if has_blocks else merged_batches(batches, _PIECE_ROWS)
+            pieces = _unpacked_blocks(batches) if has_blocks else merged_batches(batches, _PIECE_ROWS)
             results = finished(pieces, summaries)
             parts = [{"name": name, "part": _packed(table)} for name, table in results.items()]
             yield from pa.Table.from_pylist(parts, schema=_SCHEMA).to_batches()
@@ -110,16 +112,20 @@ class SparkRows:
             return frame.toArrow().sort_by([("device", "ascending"), ("ts", "ascending")])
 
     def by_time(self, edges_us: NDArray[np.int64], overlap_us: int) -> SparkRows:
-        """Return the rows in blocks of time, each in one task, kept as those of :meth:`ordered`."""
+        """Return the rows in blocks of time, each in one task, kept as those of :meth:`ordered`.
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        They are packed, because for each of many passes Spark would convert every row.
+        """
+
+        def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 yield from in_blocks(pa.Table.from_batches([batch]), edges_us, overlap_us).to_batches()
 
         provide(self.frame.sparkSession)
         schema = T.StructType([*self.frame.schema.fields, T.StructField("block", T.IntegerType())])
-        blocks = self.frame.mapInArrow(run, schema).repartition(len(edges_us), "block")
-        kept = blocks.sortWithinPartitions("block", "ts", "device").persist(StorageLevel.DISK_ONLY)
+        placed = self.frame.mapInArrow(place, schema).repartitionById(len(edges_us), "block")
+        in_order = placed.sortWithinPartitions("ts", "device")
+        kept = in_order.mapInArrow(_packed_rows, "block INT, part BINARY").persist(StorageLevel.DISK_ONLY)
         rows = SparkRows(kept, self.what, has_blocks=True)
         atexit.register(rows.forget)
         return rows
@@ -130,21 +136,19 @@ class SparkRows:
             self.frame.unpersist()
 
 
-def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Merge batches that are ordered by block into a table of each block."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        if not len(batch):
-            continue
-        number = batch["block"].to_numpy()
-        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(batch)]
-        for first, past in pairwise(edges):
-            if waiting and waiting[-1]["block"][0] != batch["block"][first]:
-                yield pa.Table.from_batches(waiting)
-                waiting = []
-            waiting.append(batch.slice(first, past - first))
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+def _packed_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack the rows of a block, in parts."""
+    for rows in merged_batches(batches, _PIECE_ROWS):
+        if len(rows):
+            part = {"block": rows["block"][0].as_py(), "part": _packed(rows.combine_chunks())}
+            yield from pa.Table.from_pylist([part], schema=_BLOCK).to_batches()
+
+
+def _unpacked_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of each block, whose parts follow each other."""
+    parts = (row for batch in batches for row in zip(batch["block"], batch["part"], strict=True))
+    for _, of_block in groupby(parts, lambda row: row[0].as_py()):
+        yield pa.concat_tables([_unpacked(part.as_buffer()) for _, part in of_block]).combine_chunks()
 
 
 def _packed(table: pa.Table) -> bytes:

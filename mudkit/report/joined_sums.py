@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mudkit.report.source import TraceSource
 
 Kind: TypeAlias = Literal["sums", "days", "sent", "fullest", "costs"]
-BLOCK_ROWS: Final = 1 << 21
+BLOCK_ROWS: Final = 1 << 20
 """Rows in a task, without those of the longest interval behind them; a quarter of an hour may have more."""
 _QUARTER_US: Final = 900 * US_PER_S
 _SUMS: Final = ("messages", "wait_us", "values", "value_squares", "told_devices", "devices")

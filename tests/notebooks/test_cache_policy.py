@@ -52,6 +52,7 @@ def test_summary_and_policy_lie_beside_the_page(report):
     assert document["manifest"]["family"] == measures["recommendation"]["value"]
 
 
+@pytest.mark.soak(keep=1, group="other traces")
 @pytest.mark.parametrize(
     ("preset_name", "message"),
     [
@@ -81,6 +82,7 @@ def test_page_shows_its_parameters_and_inputs(report):
         assert source["sha256"] in html
 
 
+@pytest.mark.soak(keep=1, group="other traces")
 def test_trace_without_a_learnable_policy_is_reported(tmp_path):
     """Report on one stationary cab that always reads: no tree, with the reasons."""
     rows = [f"a,{T0 + 60 * i},37.75,-122.41,{i // 15 % 2}" for i in range(400)]

@@ -204,7 +204,9 @@ def executed(request, tmp_path_factory, scaled):
 @pytest.mark.parametrize(
     "chapter",
     [
-        pytest.param(file, marks=pytest.mark.soak(keep=1 if file.stem in SPARK_CHAPTERS else 2), id=file.stem)
+        pytest.param(
+            file, marks=pytest.mark.soak(keep=1, group=f"Spark: {file.stem in SPARK_CHAPTERS}"), id=file.stem
+        )
         for file in CHAPTERS
     ],
 )

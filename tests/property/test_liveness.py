@@ -171,6 +171,13 @@ def set_up_mud() -> Setup:
                 "news", "u", None, "blind", None, None, {}, changes=add_of("n", 1, create=True)
             ),
         ),
+        mud_messages.CommitBatch: (
+            ann,
+            mud_messages.CommitBatch(
+                "news",
+                [mud_messages.Write("news", key, {"n": 1}, "blind", None, None, {}) for key in "bc"],
+            ),
+        ),
         mud_messages.Read: (bob, mud_messages.Read("news", None, "committed_wio", {}, None, False, None)),
         mud_messages.Register: (bob, mud_messages.Register("news", everything, {}, 0.0, "listener")),
         mud_messages.Listen: (bob, mud_messages.Listen(handle)),

@@ -208,9 +208,10 @@ def count_rows(table):
     return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
-def test_many_small_files(spark, tmp_path, scaled):
-    """A hundred thousand small files, of which a task has many, are read."""
-    count = scaled(100_000, 200)
+@pytest.mark.soak
+def test_many_small_files(spark, tmp_path):
+    """A hundred thousand small files, of which a task has many, are read: see test_ingest.py for a few."""
+    count = 100_000
     for number in range(count):
         file = tmp_path / "cabs" / f"{number % 100}" / f"{number}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -198,17 +198,17 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
     shutil.copytree(folder, copy, copy_function=shutil.copy)  # with new modification times
     stops = [
         (folder, {}),
-        (folder, {"bucket_s": 1800}),
-        (folder, {"bucket_s": 1800, "where": "lat > 0"}),
-        (folder, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
-        (copy, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
+        (folder, {"horizon_s": 600.0}),
+        (folder, {"horizon_s": 600.0, "where": "lat > 0"}),
+        (folder, {"horizon_s": 600.0, "where": "lat > 0", "dates": 2}),
+        (copy, {"horizon_s": 600.0, "where": "lat > 0", "dates": 2}),
     ]
     folder_names = set()
     write = jobs.write_frame
     for trace_folder, options in stops:
         monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 1))
         with pytest.raises(KeyboardInterrupt):
-            pipeline.run_job(spark, "cells", trace_folder, tmp_path / "out", **{"dates": 1, **options})
+            pipeline.run_job(spark, "label_reads", trace_folder, tmp_path / "out", **{"dates": 1, **options})
         (job_folder,) = (tmp_path / "out").iterdir()  # the previous one is removed
         assert len(list_names(job_folder / "done")) == 1
         folder_names.add(job_folder.name)
@@ -220,8 +220,8 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
     (entry,) = (file for file in manifest["files"]["positions"] if copy / file["name"] == changed)
     entry["bytes"] = changed.stat().st_size
     (copy / "trace.json").write_text(json.dumps(manifest))
-    options = {"bucket_s": 1800, "where": "lat > 0", "dates": 2}
-    assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_reused == 0
+    options = {"horizon_s": 600.0, "where": "lat > 0", "dates": 2}
+    assert pipeline.run_job(spark, "label_reads", copy, tmp_path / "out", **options).parts_reused == 0
     assert list_names(tmp_path) == ["copy", "out"]
 
 

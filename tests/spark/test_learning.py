@@ -35,11 +35,13 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def frames(spark, tmp_path_factory):
-    """Return positions and reads of a generated trace, and labels of these."""
+    """Return positions and reads of a generated trace, and labels of these, which Spark keeps for all tests."""
     folder = tmp_path_factory.mktemp("trace") / "t"
     trace.generate(40, 10, 3, towns=8, path=folder)
     positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
-    return positions, reads, pipeline.label_reads(positions, reads)
+    labels = pipeline.label_reads(positions, reads).persist()
+    yield positions, reads, labels
+    labels.unpersist()
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     firsts = pipeline.label_writes(positions, reads)
     policies = [Batch(10), Batch(30), BatchTree(match=Batch(30))]
     policies += [] if completeness else [BatchBound(), BatchBound(Batch(30))]
-    options = {"folds": folds, "repeats": 1, "completeness": completeness}
+    options = {"folds": folds, "repeats": 2, "completeness": completeness}
     here = learning.evaluate_writes(*(of.toArrow() for of in (firsts, positions, reads)), policies, **options)
     on_spark = learning.evaluate_writes(firsts, positions, reads, policies, **options)
     pd.testing.assert_frame_equal(on_spark, here, check_exact=True)
@@ -254,7 +256,7 @@ def test_alarm_is_silent_on_days_like_the_training_day(plan_and_check, day):
 
 def test_alarm_is_raised_when_the_write_rate_changes(plan_and_check):
     plan, check_day = plan_and_check
-    alarm = check_day(replace(plan, every_s=plan.every_s / 15), "2010-03-08")
+    alarm = check_day(replace(plan, every_s=plan.every_s / 8), "2010-03-08")
     assert alarm.is_raised
     assert alarm.interval[0] > alarm.high
 

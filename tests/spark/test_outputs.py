@@ -108,10 +108,10 @@ def test_table_is_replaced_and_never_has_rows_twice(spark, folder, tmp_path, dat
     table = pipeline.Table(f"{database}.counts", "orc", work=tmp_path / "work")
 
     def run(**options):
-        return pipeline.run_job(spark, "cells", folder, table, dates=1, zooms=(12,), **options)
+        return pipeline.run_job(spark, "label_writes", folder, table, dates=1, **options)
 
     direct = rows_of(
-        pipeline.cells(*(pipeline.read(spark, folder, name) for name in ("positions", "reads")), zooms=(12,))
+        pipeline.label_writes(*(pipeline.read(spark, folder, name) for name in ("positions", "reads")))
     )
     put = outputs.put_rows
     with monkeypatch.context() as patch:  # before its rows are put, and after they were, before they count

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from joining_values import joining_values
 from profile_values import assert_same_values, page_values, write_faulty
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import figures, trace
 from mudkit.errors import InputMissing
@@ -40,6 +41,7 @@ def here(file):
     return page_values(open_source(str(file), **OPTIONS))
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_page_and_map_on_spark_are_those_in_memory(spark, file, here, tmp_path):
     source = open_source(str(file), spark=True, work=tmp_path / "work", **OPTIONS)
     assert_same_values(here, page_values(source))
@@ -72,6 +74,8 @@ def test_blocks_of_time_are_whole_in_a_task(spark, file, tmp_path):
     assert pieces["block"].tolist() == pieces["last_block"].tolist() == [0, 1, 2, 3]
     assert pieces["rows"].tolist() == counts.to_pylist()
     assert pieces["rows"].sum() > len(rows)
+    tasks = blocks.frame.select(F.spark_partition_id().alias("task"), "block").distinct().toPandas()
+    assert sorted(tasks.set_index("block")["task"]) == [0, 1, 2, 3], "each block has a task of its own"
 
 
 @pytest.mark.soak
@@ -107,7 +111,7 @@ def as_trace_folder(spark, file, folder):
     return str(folder)
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=2, group="pages")
 @pytest.mark.parametrize("given", [as_address, as_hive_folder, as_table, as_trace_folder])
 def test_same_page_of_each_kind_of_trace(spark, file, here, tmp_path, given):
     named = given(spark, file, tmp_path / "given")
@@ -116,6 +120,7 @@ def test_same_page_of_each_kind_of_trace(spark, file, here, tmp_path, given):
     assert_same_values(here, page_values(source))
 
 
+@pytest.mark.soak(keep=2, group="pages")
 def test_selection_on_spark_is_that_in_memory(spark, file, tmp_path):
     chosen = {"where": "lat > 48.1 AND device != 'car01'", "period": "2023-05-02/2023-05-04"}
     values = [

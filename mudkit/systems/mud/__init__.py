@@ -38,6 +38,8 @@ Guarantees:
 
 * A write is durable on the device when the call returns, is applied once, and in order for each record. A
   conditional write applies only to the version that it was based on, else it raises :class:`Conflict`.
+* A batch of writes of one partition is applied as a whole or not at all, and no answer of the cloud, nor a
+  continuous read that is synced, has a part of it.
 * Reads never go back: each read type returns non-decreasing versions of a record. ``uncommitted`` is
   fork-sequential, ``committed`` sequential; ``committed_wio`` follows this client's earlier writes (4.2).
 * A continuous read delivers every change that its reader may see, once and in order, or ends with a
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
     from mudkit.systems.mud.tables.write_rules import rule
+    from mudkit.systems.mud.write_batch import WriteBatch
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -107,6 +110,7 @@ __all__ = [
     "ReadResult",
     "ShippedPolicy",
     "Utility",
+    "WriteBatch",
     "WritePolicy",
     "bandwidth",
     "bias",

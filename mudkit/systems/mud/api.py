@@ -24,6 +24,7 @@ from mudkit.systems.mud.messages import (
     PORT,
     Alter,
     AwaitSynced,
+    CommitBatch,
     Create,
     Delete,
     Drop,
@@ -46,19 +47,24 @@ from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.servers.cloud import NAME, Cloud
 from mudkit.systems.mud.tables.changes import Changes, add_of, merge_of, remove_of, union_of
-from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Level
 from mudkit.systems.mud.tables.write_rules import rule
+from mudkit.systems.mud.write_batch import (
+    Items,
+    RecordFields,
+    WriteBatch,
+    WriteVersion,
+    build_write,
+    parse_predicate,
+)
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
 
 _MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "continuous"]
-_Items: TypeAlias = Annotated[Sequence[Value], 'a list of values, such as ["a"]']
-_Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
 @check_arguments
@@ -258,14 +264,14 @@ class Client(OnHost):
         self,
         table: str,
         key: str | None,
-        record: _Record,
+        record: RecordFields,
         type: WriteType = "blind",  # noqa: A002 - the name of the API
         predicate: str | Predicate | None = None,
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
         may_write: str | Predicate | None = None,
-        version: Annotated[int, Range(0, 1 << 62)] | None = None,
+        version: WriteVersion = None,
     ) -> Operation:
         """Write a record as a whole.
 
@@ -316,9 +322,8 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed.
         """
-        admits = None if may_write is None else rule(may_write)
         return self._submit_write(
-            Write, table, key, dict(record), type, predicate, utility, data, callback, admits, version
+            Write, table, key, dict(record), type, predicate, utility, data, callback, may_write, version
         )
 
     def delete(
@@ -329,7 +334,7 @@ class Client(OnHost):
         utility: Utility | None = None,
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
-        version: Annotated[int, Range(0, 1 << 62)] | None = None,
+        version: WriteVersion = None,
     ) -> Operation:
         """Delete a record; see :meth:`write`.
 
@@ -343,7 +348,7 @@ class Client(OnHost):
         self,
         table: str,
         key: str,
-        columns: _Record,
+        columns: RecordFields,
         *,
         create: bool = False,
         utility: Utility | None = None,
@@ -419,7 +424,7 @@ class Client(OnHost):
         table: str,
         key: str,
         column: str,
-        items: _Items,
+        items: Items,
         *,
         create: bool = False,
         utility: Utility | None = None,
@@ -447,7 +452,7 @@ class Client(OnHost):
         table: str,
         key: str,
         column: str,
-        items: _Items,
+        items: Items,
         *,
         create: bool = False,
         utility: Utility | None = None,
@@ -461,6 +466,28 @@ class Client(OnHost):
         return self._submit_changes(
             table, key, remove_of(column, items, create=create), utility, data, callback
         )
+
+    def batch(self, table: str, *, utility: Utility | None = None, data: Fields | None = None) -> WriteBatch:
+        """Begin a batch: writes of records of one partition that are committed together, all or none.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write_batch`, at its commit.
+
+        Parameters
+        ----------
+        table : str
+        utility, data : optional
+            As in :meth:`write`, for all parts.
+
+        Returns
+        -------
+        WriteBatch
+            It collects the writes; nothing is stored or sent before its ``commit``.
+        """
+        return WriteBatch(table, utility, data, partial(self._commit_batch, table))
+
+    def _commit_batch(self, table: str, parts: Sequence[Write]) -> Operation:
+        """Call the commit of a batch on the machine."""
+        return self.installed.call(CommitBatch(table, parts))
 
     def read(
         self,
@@ -551,7 +578,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
-        parsed = None if predicate is None else _parse_predicate(predicate)
+        parsed = None if predicate is None else parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("utility", utility)
@@ -784,21 +811,14 @@ class Client(OnHost):
     def _submit_write(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
-        callback: Callable[[Operation], None] | None, may_write: Predicate | None = None,
+        callback: Callable[[Operation], None] | None, may_write: str | Predicate | None = None,
         version: int | None = None, changes: Changes | None = None,
     ) -> Operation:  # fmt: skip
         """Call a write, a delete or a change on the machine: the common part of their methods."""
-        if version is not None and kind != "conditional":
-            raise ParameterError(
-                "A version is what a conditional write replaces.",
-                where="version",
-                found=f"version={version}, type={kind!r}",
-                expected="type='conditional'",
-            )
-        parsed = None if predicate is None else _parse_predicate(predicate)
-        reader = {} if data is None else check_record(data, ())
         called = self.installed.call(
-            operation(table, key, record, kind, parsed, utility, reader, may_write, version, changes)
+            build_write(
+                operation, table, key, record, kind, predicate, utility, data, may_write, version, changes
+            )
         )
         if callback is not None:
             called.add_done_callback(callback)
@@ -847,14 +867,6 @@ def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None)
             expected="None",
             remedy="leave it out, or read with another type",
         )
-
-
-def _parse_predicate(predicate: str | Predicate) -> Predicate:
-    """Return a predicate, parsed if it is a text; raise PredicateError if it is malformed."""
-    if not isinstance(predicate, Predicate):
-        predicate = Predicate(predicate)
-    tables_of(predicate)  # raises PredicateError for a table that is not a constant
-    return predicate
 
 
 _P = ParamSpec("_P")

@@ -87,6 +87,13 @@ class Update(Write, frozen=True, tag_field="operation", tag="update"):
     """Operation: change columns of a record: a write with changes in place of a record."""
 
 
+class CommitBatch(Struct, frozen=True, tag_field="operation", tag="batch"):
+    """Operation: commit writes of several records of a table together, all or none."""
+
+    table: str
+    parts: Sequence[Write]
+
+
 Offline: TypeAlias = Literal["answer", "wait", "fail"]
 """Choice of a read without a network: answer with what the device holds, wait for one, or fail."""
 
@@ -194,8 +201,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Update | Read | Register | Listen | AwaitSynced | ListReads
-    | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld
+    Create | Alter | Drop | Write | Delete | Update | CommitBatch | Read | Register | Listen | AwaitSynced
+    | ListReads | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -315,6 +322,21 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     selection: Selection | UnsetType = UNSET
 
 
+class WritePart(Struct, frozen=True, kw_only=True):
+    """Write of another record in a :class:`WriteRequest`, as its fields of the same names say."""
+
+    key: Name
+    type: Literal["blind", "conditional"]
+    data: Fields | None
+    predicate: SentPredicate | None
+    replaces: Count | None
+    may_write: SentPredicate | UnsetType = UNSET
+    changes: Changes | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        _check_consistent(self.changes is UNSET or (self.data is None and self.type == "blind"))
+
+
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
@@ -328,6 +350,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     record afterwards; absent: as before. ``changes`` of columns take the place of ``data``; then ``replaces``
     is the version that the device knows. Absent: the write is of the whole record. ``asks_read_interval``:
     the outcome is to have the interval between reads; absent: it is not.
+    ``others`` are the other parts of its batch, whose numbers follow ``number``; absent: it is no batch.
     """
 
     name: Name
@@ -345,6 +368,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    others: list[WritePart] | UnsetType = UNSET
     asks_read_interval: Literal[True] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -552,6 +576,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     absorbed: Count | UnsetType = UNSET
     may_write: SentPredicate | UnsetType = UNSET
     changes: Changes | UnsetType = UNSET
+    others: list[WritePart] | UnsetType = UNSET
     asks_read_interval: Literal[True] | UnsetType = UNSET
     read_interval_ms: Count | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
@@ -627,11 +652,15 @@ class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
-    """Entry of the log: a version of a record in the table ``name``."""
+    """Entry of the log: a version of a record in the table ``name``.
+
+    ``following`` is the number of entries of the same batch that follow; absent: none.
+    """
 
     lsn: Count
     name: Name
     row: Row
+    following: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent(self.row.lsn == self.lsn)
@@ -744,6 +773,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     ``conflict`` is the row at the store, None if its writer does not show it. With a version or a conflict
     come the log position, the partition and the number of the table. ``absorbed`` is that of the write.
     ``row`` is the record after changes of columns; absent: the device knows the version that they changed.
+    ``place`` comes with the conflict or error of a batch: that of the part that is refused, from 0.
     """
 
     ver: Count | UnsetType = UNSET
@@ -754,9 +784,11 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     error: EncodedError | UnsetType = UNSET
     absorbed: Count | UnsetType = UNSET
     row: Row | UnsetType = UNSET
+    place: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
+        _check_consistent(self.place is UNSET or self.ver is UNSET)
         _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
         _check_consistent(self.row is UNSET or self.ver is not UNSET)
 
@@ -765,13 +797,20 @@ class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw
     """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`.
 
     ``read_interval_ms`` is the mean interval between reads of the record's partition, in ms, 0: continuous
-    reads are notified at once; absent: the client has not asked for it.
+    reads are notified at once; absent: the client has not asked for it. ``others`` are the results of
+    the other parts of a batch that was applied; absent: of a single write, or after a refusal.
     """
 
     id: Name
     key: Name
     read_interval_ms: Count | UnsetType = UNSET
     claims: Claims | UnsetType | None = UNSET
+    others: list[WriteResult] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        results = [self, *(self.others or ())]
+        _check_consistent(len(results) == 1 or all(result.ver is not UNSET for result in results))
 
 
 class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
@@ -921,8 +960,9 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     """Processor to notification server to device: a change, aggregates, the end of synchronisation or read.
 
     ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
-    ``lsn`` comes with a change; None: the record existed before the registration. ``also`` comes with the
-    change of a window: the record that has come into it or left it in exchange. ``synced_lsn`` is the log
+    ``lsn`` comes with a change; None: the record existed before the registration. ``also`` has the changes of
+    the same moment: those of the other records of a batch, and of a window the record that has come into it
+    or left it in exchange. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
     if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
     positions count; absent: the first one.
@@ -941,7 +981,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     is_alone: bool | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     state: list[Value] | UnsetType = UNSET
-    also: Upsert | LeftRead | UnsetType = UNSET
+    also: list[Upsert | LeftRead] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)

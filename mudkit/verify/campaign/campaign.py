@@ -18,6 +18,7 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
+from mudkit.verify.campaign.batches import BATCH_STEPS, Batches
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
 from mudkit.verify.campaign.neighbours import DELAYS, OUTAGE, STEPS, Neighbours
@@ -149,6 +150,7 @@ class Campaign:
         self.guarded = Guarded(
             self.clients, self.users, self.work.log, Random(f"guarded table of run {seed}")
         )
+        self.batches = Batches(self.clients, self.work.log, Random(f"batches of run {seed}"))
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
         self._increments = Random(f"increments of {seed}")
@@ -275,6 +277,7 @@ class Campaign:
         self.renewals.pop(host.name, None)
         self.neighbours.record_loss(host.name)
         self.guarded.record_loss(host.name)
+        self.batches.record_loss(host.name)
         self.work.record_loss(host.name, is_wiped=is_wiped)
 
     def _drop_rolled_back_answers(self, host: Any) -> None:
@@ -315,6 +318,8 @@ class Campaign:
             self.work.creations.append(creation)
         if self.guarded.is_used:
             self.guarded.begin()
+        if self.batches.is_used:
+            self.batches.begin()
         if self.neighbours:
             self.neighbours.begin()
             self.counts["other apps"] += 1
@@ -465,7 +470,7 @@ class Campaign:
         plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
         many = self._ranges.choices([0, 30], [1, 1])[0] if self._by_utility else 0
         plan += [(self._ranges.randint(0, end_us), "range") for _ in range(many)]
-        plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us)]
+        plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us), *self.batches.plan(end_us)]
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -507,6 +512,8 @@ class Campaign:
             self._restart_application()
         elif step in GUARDED_STEPS:
             self.guarded.act(step)
+        elif step in BATCH_STEPS:
+            self.batches.act(step)
         elif step in STEPS or step in (OUTAGE, DELAYS):
             self.neighbours.act(step)
         elif step in TRIALS:

@@ -92,6 +92,7 @@ class Judgement:
         promises: dict[str, Callable[[], None]] = {
             "each write is applied once, and answered accordingly": lambda: self._judge_writes(rows),
             "increments are in the sum once each": self._judge_increments,
+            "a batch is seen as a whole or not at all": self._judge_batches,
             "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
             "a write that was never sent has the version of the one that absorbed it": lambda: (
                 self._judge_absorbed(rows)
@@ -598,6 +599,10 @@ class Judgement:
         if total & amounts["ok"] != amounts["ok"] or total & ~(amounts["ok"] | amounts["open"]):
             words = ", ".join(f"{status} {amount:b}" for status, amount in amounts.items())
             self.problems.append(f"the sum of the increments is {total:b}, in binary; {words}")
+
+    def _judge_batches(self) -> None:
+        """Check that no read has a part of a batch, nor the log."""
+        self.problems += self.campaign.batches.apart()
 
     def _judge_pending(self) -> None:
         """Add a problem unless devices list all stored writes, each held back or after one that is."""

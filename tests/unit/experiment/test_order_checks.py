@@ -289,7 +289,7 @@ def test_compositions_run_a_scoreboard_task():
 def test_looks_fetch_articles_from_the_spool():
     """Fetch on demand; the task limits the articles of each look."""
     small = TASKS["news with ranks"].over(devices=3, hours=10.0, outage=0.0)
-    entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
+    entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, record_exposure=False)
     assert entry.measures()["useful"]
     assert entry.measures()["wasted"] < entry.testbed.wanted_count / 2
     assert (entry.deliveries["read"].dropna().value_counts() <= small.max_shown).all()
@@ -297,11 +297,11 @@ def test_looks_fetch_articles_from_the_spool():
 
 def test_moving_phones_pay_for_messages_to_their_desk():
     task = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
-    entry = run(task, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
+    entry = run(task, COMPOSITIONS["MUD, then Last hop"], 2, record_exposure=False)
     bill = entry.bill
     uploads = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
     assert (uploads["messages"] > 5).any()
-    without_desk = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
+    without_desk = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, record_exposure=False).bill
     assert "store and forward" not in set(without_desk["system"])
 
 

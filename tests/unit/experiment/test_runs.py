@@ -56,8 +56,9 @@ SMALL_TASKS = {name: TASKS[name].over(**changes) for name, changes in _CHANGES.i
 @pytest.fixture(scope="module")
 def entries():
     """Return a run of each system and task."""
+    options = {"record_messages": False, "record_exposure": False}
     return {
-        (task, system): run(SMALL_TASKS[task], make, seed=2, name=system, record_messages=False)
+        (task, system): run(SMALL_TASKS[task], make, seed=2, name=system, **options)
         for task in SMALL_TASKS
         for system, make in ADAPTERS.items()
     }
@@ -68,9 +69,7 @@ def test_all_systems_receive_the_same_inputs(entries, task):
     of_task = [entry for (name, _), entry in entries.items() if name == task]
     assert len({entry.digest for entry in of_task}) == 1
     assert len({entry.testbed.wanted_count for entry in of_task}) == 1
-    assert (
-        of_task[0].digest != run(SMALL_TASKS[task], ADAPTERS["SUBLIM"], seed=3, record_messages=False).digest
-    )
+    assert of_task[0].digest != run(SMALL_TASKS[task], ADAPTERS["SUBLIM"], 3, record_exposure=False).digest
 
 
 @pytest.mark.parametrize("system", ADAPTERS)
@@ -258,7 +257,8 @@ SUMS = [
 
 @pytest.fixture(scope="module", params=["to everyone", "Last hop"])
 def photos(request):
-    return run(PHOTOS.over(devices=8, hours=8.0), ADAPTERS[request.param], 3, name=request.param)
+    task = PHOTOS.over(devices=8, hours=8.0)
+    return run(task, ADAPTERS[request.param], 3, name=request.param, record_exposure=False)
 
 
 @pytest.fixture(scope="module")

@@ -310,6 +310,6 @@ def test_messages_from_a_phone_to_itself_do_not_count():
 @pytest.mark.parametrize("system", ADAPTERS)
 @pytest.mark.parametrize("task", TASKS)
 def test_arrivals_of_all_systems_are_accepted(system, task):
-    entry = run(TASKS[task].over(devices=5, hours=0.2), ADAPTERS[system], seed=2)
+    entry = run(TASKS[task].over(devices=5, hours=0.2), ADAPTERS[system], seed=2, record_exposure=False)
     has_arrivals = entry.deliveries["delivered"].notna().any()
     assert has_arrivals or entry.testbed.wanted_count == 0 or len(entry.testbed.items) < 9

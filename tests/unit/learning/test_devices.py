@@ -4,6 +4,7 @@ import pickle
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,7 @@ from mudkit.learning.devices import (
 from mudkit.learning.evaluate import READ_MEASURES
 from mudkit.learning.frontier import frontier_of_reads, frontier_of_writes
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.radio import RadioModel
 from mudkit.learning.search import search_policies
 from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.trace.schema import epoch_us, read_ids
@@ -345,20 +347,7 @@ def add_counts(pieces):
     return sums.rename_columns(devices.COUNTS.names).cast(devices.COUNTS)
 
 
-class Late:
-    """Late writes, of which tasks have some in order of time."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def repartitionByRange(self, name):
-        return Late(self.table.sort_by(name))
-
-    def sortWithinPartitions(self, name):
-        return self.table
-
-
-def sum_pieces(points, reads, prepare, count, schema, more):
+def sum_pieces(points, reads, prepare, count, schema, more, *, in_order=True):
     """Call a function with some points at a time, and with the reads that may have them; add its counts."""
     by_time, t_us, longest_us = (
         points.sort_by("ts"),
@@ -391,10 +380,8 @@ class WriteGroups:
             function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
         ]
 
-    def map_rows(self, function, rows, total):
-        results = self.map(function)
-        late = pa.concat_tables([rows.empty_table(), *(of for _, of in results)])
-        return [result for result, _ in results], total(Late(late))
+    def map_rows(self, function, rows):
+        return pa.concat_tables([rows.empty_table(), *self.map(function)])
 
     def collect(self, names):
         is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
@@ -434,6 +421,30 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
     assert 0 < grouped["missed_share"][1] < 1
+
+
+class CountedWriters(LocalWriters):
+    """Writes in this process that count the passes over them."""
+
+    passes: ClassVar[list[str]] = []
+
+    def late(self, *args):
+        self.passes.append("late")
+        return super().late(*args)
+
+
+def test_turns_are_measured_in_one_pass_as_each_alone(monkeypatch):
+    """Measures are those of a turn of its own (Mobius 7.3); the writes are passed over once for all turns."""
+    writers = CountedWriters(Writes.of(FIRSTS, POSITIONS))
+    fleet = Fleet.of(writers.map(devices.count_writes))
+    study = evaluate_batches.WriteStudy(writers, fleet, ReadRequests.of(QUERIES), None, RadioModel())
+    turns = evaluate_batches.draw_turns(fleet, "device", 3)
+    policies = [study.learn(BATCHES[:4], turn, "device", 0)[0] for turn in turns]
+    alone = [study.measure([some], [turn])[0] for some, turn in zip(policies, turns, strict=True)]
+    CountedWriters.passes.clear()
+    assert study.measure(policies, turns) == alone
+    assert CountedWriters.passes == ["late"]
+    assert len({str(measured) for measured in alone}) == len(turns)
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])

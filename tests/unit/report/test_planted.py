@@ -21,7 +21,7 @@ SAMPLED += [TRACES.index("hour, quiet nights"), TRACES.index("tree above the bar
 DRAWS = 100
 
 
-@pytest.mark.soak(keep=3)
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("number", SAMPLED, ids=lambda number: TRACES[number])
 def test_the_planted_family_is_recommended_with_little_regret(number):
     planted = planted_trace(SEED, number)

@@ -72,7 +72,7 @@ def check_planted_is_best(number):
         assert max(named) - max(others) > BAR
 
 
-@pytest.mark.soak(keep=4)
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("number", ONE_OF_EACH, ids=lambda number: TRACES[number])
 def test_no_simple_policy_is_better_than_the_planted_one(number):
     check_planted_is_best(number)
@@ -105,6 +105,7 @@ def test_traces_repeat_and_fresh_ones_have_other_devices_and_days():
     assert not {*planted.reads["device"].to_pylist()} & {*fresh.reads["device"].to_pylist()}
 
 
+@pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("number", [0, 4, 6, 23])
 def test_labels_and_replay_agree_with_the_product(number):
     planted = planted_trace(SEED, number)

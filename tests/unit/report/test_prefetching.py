@@ -158,6 +158,7 @@ def test_limits_that_all_cost_the_same_are_said_to(example):
     assert "Any other limit does as well." in screen.reason
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", [1, 3, 4])
 def test_few_reads_do_not_recommend_to_leave_readers_with_nothing(seed):
     """To send only when asked costs more on the days for choosing, though not surely on those for scoring."""

@@ -74,6 +74,7 @@ from mudkit.systems.mud.messages import (
     AlterRequest,
     AwaitSynced,
     ClientOperation,
+    CommitBatch,
     Create,
     CreateRequest,
     Drop,
@@ -103,7 +104,7 @@ from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields, as_wire
 
-_OnTable = TypeVar("_OnTable", Write, Read, Register)
+_OnTable = TypeVar("_OnTable", Write, CommitBatch, Read, Register)
 
 
 @dataclass(frozen=True)
@@ -305,15 +306,20 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
-            case Write(table=name) if name in self._own:
-                key, written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self.continuous_reads.deliver_own_write(now_us, name, key), *written]
+            case Write(table=name) | CommitBatch(table=name) if name in self._own:
+                keys, written = self._own.write(now_us, op_id, operation, self._reads.context)
+                return [*self.continuous_reads.deliver_own_writes(now_us, name, keys), *written]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
+                return [*written, *self._show_write(operation)]
+            case CommitBatch():
+                operation = self._check_table(operation)
+                self._access.check_table_access(now_us, operation.table)
+                written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
                 return [*written, *self._show_write(operation)]
             case Read():
                 operation = self._check_table(operation)
@@ -368,12 +374,14 @@ class ClientMachine:
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
-    def _show_write(self, operation: Write) -> Sequence[Effect]:
-        """Show a write that has just been stored in the continuous reads of this app."""
-        key = operation.key
-        if key is None:
-            key = self.local.writes[self.local.writes.last_seq].key
-        return self.continuous_reads.show_write(operation.table, key)
+    def _show_write(self, operation: Write | CommitBatch) -> Sequence[Effect]:
+        """Show a write or a batch that has just been stored in the continuous reads of this app."""
+        if isinstance(operation, Write) and operation.key is not None:
+            keys = [operation.key]
+        else:
+            last = self.local.writes[self.local.writes.last_seq]
+            keys = [part.key for part in self.local.parts_of(last)]
+        return self.continuous_reads.show_writes(operation.table, keys)
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation whose table has a checked name; raise ParameterError for an unusable one."""
@@ -487,10 +495,11 @@ class ClientMachine:
         Reads that wait for earlier writes fail if the token has expired.
         """
         assert isinstance(answer, WriteOutcome | RequestRefused)
-        write = self.local.writes[seq]
-        decided = self._writes.receive_outcome(now_us, seq, answer)
-        version = None if isinstance(answer, RequestRefused) or answer.ver is UNSET else answer.ver
-        effects = [*decided, *self.continuous_reads.show_outcome(write, version)]
+        parts = self.local.parts_of(self.local.writes[seq])
+        effects = [*self._writes.receive_outcome(now_us, seq, answer)]
+        results = (answer, *(answer.others or ())) if isinstance(answer, WriteOutcome) else ()
+        versions = [result.ver for result in results if result.ver is not UNSET]
+        effects += self.continuous_reads.show_outcomes(parts, versions or None)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse_waiting(now_us, decode_error(error))

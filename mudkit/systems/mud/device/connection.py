@@ -169,6 +169,13 @@ def error_in(answer: Answer) -> EncodedError | None:
     return answer.error
 
 
+def _is_outcome_of(answer: WriteOutcome, request: WriteRequest) -> bool:
+    """Return whether an outcome is one of the record of a write, and of as many parts as its batch has."""
+    others = len(request.others or ())
+    is_whole = answer.ver is UNSET or len(answer.others or ()) == others
+    return answer.key == request.key and is_whole and (answer.place or 0) <= others
+
+
 class Connection:
     """Unanswered requests of a client.
 
@@ -355,7 +362,7 @@ class Connection:
                 is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
                 return isinstance(request, _ON_TABLES) and is_own
             case WriteOutcome():
-                return isinstance(request, WriteRequest) and answer.key == request.key
+                return isinstance(request, WriteRequest) and _is_outcome_of(answer, request)
 
     def receive_answer(self, answer: Answer) -> PendingAsk | None:
         """Return the request that a message completes, which stays until :meth:`settle_request`; else None.

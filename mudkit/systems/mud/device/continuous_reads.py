@@ -207,9 +207,9 @@ class ContinuousReads:
         """Deliver what a table on the device is after an alteration; end its reads if it was dropped."""
         return self._own_reads.deliver_alteration(now_us, name)
 
-    def deliver_own_write(self, now_us: int, name: str, key: str) -> Sequence[Effect]:
-        """Deliver a write of a record in a table on the device to its reads."""
-        return self._own_reads.deliver_write(now_us, name, key)
+    def deliver_own_writes(self, now_us: int, name: str, keys: Sequence[str]) -> Sequence[Effect]:
+        """Deliver the writes of records in a table on the device, made together, to its reads."""
+        return self._own_reads.deliver_writes(now_us, name, keys)
 
     def begin_own(self, now_us: int) -> Sequence[Effect]:
         """Deliver what the device itself knows to the reads that have begun, or been resumed, just now."""
@@ -219,13 +219,18 @@ class ContinuousReads:
             effects += self._own_reads.catch_up(now_us, read) if is_own else self._delivery.show_own(read)
         return effects
 
-    def show_write(self, name: str, key: str) -> Sequence[Effect]:
-        """Show a write of this app, which the store has not decided, in the reads of its table."""
-        return self._delivery.show_write(name, key)
+    def show_writes(self, name: str, keys: Sequence[str]) -> Sequence[Effect]:
+        """Show writes of this app, which the store has not decided, in the reads of their table."""
+        return self._delivery.show_writes(name, keys)
 
-    def show_outcome(self, write: PendingWrite, version: int | None) -> Sequence[Effect]:
-        """Show in the reads of its table what the store has made of a write: a version; None: nothing."""
-        return self._delivery.show_outcome(write, version)
+    def show_outcomes(
+        self, parts: Sequence[PendingWrite], versions: Sequence[int] | None
+    ) -> Sequence[Effect]:
+        """Show in the reads of its table what the store has made of a write, or of the parts of a batch.
+
+        Their versions; None: nothing.
+        """
+        return self._delivery.show_outcomes(parts, versions)
 
     def show_all_writes(self) -> Sequence[Effect]:
         """Show what is pending now, after what decides whether it belongs to a read has changed."""
@@ -449,7 +454,8 @@ class ContinuousReads:
         if body.ended is not UNSET:
             others = self._end_at_others(now_us, read) if body.is_alone is True else ()
             return *registrations.end_with_reason(now_us, read, body.ended), *others
-        if body.change is not UNSET and stored.processors and self._notices.is_full(read):
+        changes = [] if body.change is UNSET else [body.change, *(body.also or ())]
+        if changes and stored.processors and self._notices.is_full(read, len(changes)):
             # Before its first registration is complete, a read could not resume at its position.
             return self._pause(now_us, read)
         stored.table = body.table
@@ -469,7 +475,6 @@ class ContinuousReads:
             if body.lsn is not None:
                 registrations.record_first_change(read, body, body.lsn)
                 stored.advance(processor, body.lsn, body.log_incarnation)
-            changes = [body.change] if body.also is UNSET else [body.change, body.also]
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
             if read.is_live:
                 stored.synced_us = now_us

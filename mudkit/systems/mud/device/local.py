@@ -64,7 +64,8 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
     the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it. ``may_write``
     is the rule of who may write the record afterwards; None: as before. ``changes`` of columns take the place
-    of ``data``; :meth:`Local.latest_version` applies them.
+    of ``data``; :meth:`Local.latest_version` applies them. ``batch`` has the first and the last sequence
+    number of the parts of its batch; None: it is a single write.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.
@@ -89,6 +90,12 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     absorbed: int = 0
     may_write: SentPredicate | None = None
     changes: Changes | None = None
+    batch: tuple[int, int] | None = None
+
+    @property
+    def request_seq(self) -> int:
+        """Sequence number under which it is requested: that of the first part of its batch, or its own."""
+        return self.seq if self.batch is None else self.batch[0]
 
     @property
     def lsn(self) -> float:
@@ -231,6 +238,11 @@ class Local:
     def pending_writes(self, name: str, key: str) -> list[PendingWrite]:
         """Return the pending writes of a record, oldest first."""
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
+
+    def parts_of(self, write: PendingWrite) -> list[PendingWrite]:
+        """Return the parts of the batch of a pending write, in order; the write alone if it has none."""
+        first, last = write.batch or (write.seq, write.seq)
+        return [self.writes[seq] for seq in range(first, last + 1)]
 
     def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
         """Iterate over the pending writes of a record that were made after one of them, oldest first."""

@@ -54,8 +54,8 @@ class OwnReads:
             for effect in self._registrations.end_with_reason(now_us, read, "the table was dropped")
         ]
 
-    def deliver_write(self, now_us: int, name: str, key: str) -> Sequence[Effect]:
-        """Deliver a write of a record to the reads of its table."""
+    def deliver_writes(self, now_us: int, name: str, keys: Sequence[str]) -> Sequence[Effect]:
+        """Deliver the writes of records, made together, to the reads of their table."""
         effects: list[Effect] = []
         for read in self._states.of_table(name):
             if read.stored.is_paused:
@@ -65,7 +65,7 @@ class OwnReads:
                 effects += self.catch_up(now_us, read)
                 continue
             try:
-                changes = matches.follow_write(key, read.delivered)
+                changes = [change for key in keys for change in matches.follow_write(key, read.delivered)]
             except MudkitError as error:
                 effects += self._end(now_us, read, error)
                 continue
@@ -110,7 +110,7 @@ class OwnReads:
             state = self._own.aggregate(stored.name, list(matches.rows.values()), stored.aggregate)
             stored.processors, read.states = [OWN_PLACE], {OWN_PLACE: state}
             return [*self._delivery.deliver_aggregates(read), *read.complete_begin()]
-        if not self._notices.is_heard(read) and self._notices.is_full(read, len(changes)):
+        if self._notices.is_full(read, len(changes)):
             self.forget(stored.handle)
             stored.is_paused = True
             self._states.put(stored)

@@ -16,9 +16,11 @@ from mudkit.checks import unusable
 from mudkit.errors import ParameterError, TableProblem
 from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
+from mudkit.systems.mud.device.parts import name_part, record_part
 from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.messages import (
     Alter,
+    CommitBatch,
     Create,
     DropEntry,
     Read,
@@ -119,10 +121,28 @@ class OwnTables:
         return (Complete(op_id),)
 
     def write(
-        self, now_us: int, op_id: int, operation: Write, context: Fields
-    ) -> tuple[str, Sequence[Effect]]:
-        """Commit a write or a delete, and return its key. The device has the latest version: no conflict."""
-        table, lsn = self._copy.tables[operation.table], self._copy.lsn + 1
+        self, now_us: int, op_id: int, operation: Write | CommitBatch, context: Fields
+    ) -> tuple[list[str], Sequence[Effect]]:
+        """Commit a write, a delete or a batch, and return the keys. The device has the latest versions."""
+        table = self._copy.tables[operation.table]
+        if not isinstance(operation, CommitBatch):
+            row = self._build_row(now_us, table, operation, context, self._copy.lsn + 1)
+            self._put_row(table, row)
+            written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, row.data)}
+            return [row.key], (Record("operations", written), Complete(op_id, row.ver))
+        rows: list[Row] = []
+        for place, part in enumerate(operation.parts, start=1):
+            with name_part(place, len(operation.parts), part.key):
+                rows.append(self._build_row(now_us, table, part, context, self._copy.lsn + place))
+        effects: list[Effect] = []
+        for part, row in zip(operation.parts, rows, strict=True):
+            self._put_row(table, row)
+            hashed = partial(value_hash, row.data)
+            effects.append(record_part(op_id, row.key, part.type, part.record, part.changes, row.ver, hashed))
+        return [row.key for row in rows], [*effects, Complete(op_id, [row.ver for row in rows])]
+
+    def _build_row(self, now_us: int, table: Table, operation: Write, context: Fields, lsn: int) -> Row:
+        """Build the version that a write makes at a position of the log; raise MudkitError if it may not."""
         data, predicate = operation.record, operation.predicate
         if data is not None:
             data = check_record(data)
@@ -151,7 +171,7 @@ class OwnTables:
                 store=None if before is None or before.data is None else as_wire(before),
                 remedy="merge the records and write again",
             )
-        row = Row(
+        return Row(
             key=key,
             ver=1 if before is None else before.ver + 1,
             data=data,
@@ -159,10 +179,11 @@ class OwnTables:
             ts_us=now_us,
             lsn=lsn,
         )
-        self._store.put(f"{_ROW}{table.name}\n{key}", row)
-        self._apply(RowEntry(lsn, table.name, row))
-        written = {"op_id": op_id, "version": row.ver, "value_hash": partial(value_hash, data)}
-        return key, (Record("operations", written), Complete(op_id, row.ver))
+
+    def _put_row(self, table: Table, row: Row) -> None:
+        """Store a version, as the next entry of the log."""
+        self._store.put(f"{_ROW}{table.name}\n{row.key}", row)
+        self._apply(RowEntry(row.lsn, table.name, row))
 
     def table(self, name: str) -> Table | None:
         """Return the properties of a table; None: it is not on the device."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mudkit.events import Effect
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
-from mudkit.systems.mud.device.read_records import ReadRecords
+from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.messages import LeftRead, Upsert
 
@@ -64,15 +64,29 @@ class ReadDelivery:
             return ()
         return self._notices.notify_of_aggregates(read, values)
 
-    def show_write(self, name: str, key: str) -> Sequence[Effect]:
-        """Show what the pending writes of a record are to the reads of its table."""
-        return [effect for read in self._states.of_table(name) for effect in self._show_own(read, key)]
+    def show_writes(self, name: str, keys: Sequence[str]) -> Sequence[Effect]:
+        """Show what the pending writes of records are to the reads of their table."""
+        return [
+            effect
+            for read in self._states.of_table(name)
+            for effect in self._show_own(read, dict.fromkeys(keys))
+        ]
 
-    def show_outcome(self, write: PendingWrite, version: int | None) -> Sequence[Effect]:
-        """Show in the reads of its table what became of an own write: a version; None: no version."""
+    def show_outcomes(
+        self, parts: Sequence[PendingWrite], versions: Sequence[int] | None
+    ) -> Sequence[Effect]:
+        """Show in the reads of its table what became of an own write or a batch: versions; None: no version.
+
+        A read is shown all versions of a batch, or none if only the processors know what one is to it.
+        """
         effects: list[Effect] = []
-        for read in self._states.of_table(write.name):
-            effects += self._show_own(read, write.key, None if version is None else (write, version))
+        for read in self._states.of_table(parts[0].name):
+            committed: dict[str, OwnRecord | None] = dict.fromkeys(part.key for part in parts)
+            for part, version in zip(parts, versions or (), strict=versions is not None):
+                committed[part.key] = self._own_writes.committed_in(read, part, version)
+            if None in committed.values():
+                committed = dict.fromkeys(committed)
+            effects += self._show_own(read, committed)
         return effects
 
     def show_own(self, read: StartedRead) -> Sequence[Effect]:
@@ -80,23 +94,24 @@ class ReadDelivery:
         if not isinstance(read.records, ReadRecords):
             return ()
         keys = read.records.own_keys() | set(self._local.pending_keys(read.stored.name))
-        return [effect for key in sorted(keys) for effect in self._show_own(read, key)]
+        return self._show_own(read, dict.fromkeys(sorted(keys)))
 
-    def _show_own(
-        self, read: StartedRead, key: str, outcome: tuple[PendingWrite, int] | None = None
-    ) -> Sequence[Effect]:
-        """Show what own writes make of a record in a read; ``outcome`` is a decided write and its version.
+    def _show_own(self, read: StartedRead, committed: Mapping[str, OwnRecord | None]) -> Sequence[Effect]:
+        """Show what own writes make of records in a read, of all or none: they may be parts of a batch.
 
-        No effect for aggregates and windows, nor for reads that are paused or have ended. While too many
-        changes wait for its callback, a read shows nothing: it does once it has one.
+        ``committed`` has by key what the store has made of a write; None: nothing, or the processors have to
+        tell. No effect for aggregates and windows, nor for reads that are paused or have ended. While too
+        many changes wait for its callback, a read shows nothing: it does once it has one.
         """
         stored, records = read.stored, read.records
         if stored.aggregate is not None or not isinstance(records, ReadRecords):
             return ()
         if stored.is_paused or stored.ended is not None:
             return ()
-        if not self._notices.is_heard(read) and stored.has_listener and self._notices.is_full(read):
+        if self._notices.is_full(read, len(committed)):
             return ()
-        committed = None if outcome is None else self._own_writes.committed_in(read, *outcome)
-        pending = self._own_writes.pending_in(stored, key)
-        return self._notices.notify(read, records.follow_own(key, pending, committed))
+        effects: list[Effect] = []
+        for key, own in committed.items():
+            pending = self._own_writes.pending_in(stored, key)
+            effects += self._notices.notify(read, records.follow_own(key, pending, own))
+        return effects

@@ -112,8 +112,9 @@ class ReadNotices:
         return self._has_listener(listener_of(read.stored.handle))
 
     def is_full(self, read: StartedRead, more: int = 1) -> bool:
-        """Return whether some more changes of a read may not wait for its callback."""
-        return read.waiting + more > self._max_waiting
+        """Return whether some more changes of a read would wait for its callback, and may not."""
+        waits = read.stored.has_listener and not self.is_heard(read)
+        return waits and read.waiting + more > self._max_waiting
 
     def release(self, read: StartedRead) -> Sequence[Effect]:
         """Emit the notifications that waited for a read's callback, without values that it has had before."""

@@ -16,6 +16,8 @@ committed          the version of the store is stored; the next write of the rec
 conflict           the pending write is removed and the store's version is stored, if it is visible;
                    conditional writes based on it conflict, too
 refused            the write is removed, with the reason; conditional writes based on it conflict
+batch              its parts are pending together, join no other write, and are one request, which is
+                   sent when each of them is the head of its record. One outcome is that of all
 token has expired  the write stays, listed as held, until there is a valid token
 due                a delay is over: all delayed writes go in the same message, except those that stay
                    until a read needs them (Mobius 7.3); so do those of the other apps of the device
@@ -26,19 +28,37 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
-from typing import Final, Literal, TypeAlias, get_args
+from functools import partial, reduce
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mudkit.errors import MudkitError, OperationCancelled, TokenExpired
-from mudkit.events import Complete, Effect, Ports, Record, Send, SetTimer
+from mudkit.errors import MudkitError, OperationCancelled, ParameterError, TokenExpired
+from mudkit.events import Complete, Effect, Ports, Record, Send, SetTimer, size_bytes
 from mudkit.systems.mud.device.attachment import SERVICE, DelayOver
-from mudkit.systems.mud.device.connection import Connection, PendingAsk, PendingRead, Writing, error_in
+from mudkit.systems.mud.device.connection import (
+    MAX_BATCH_BYTES,
+    Connection,
+    PendingAsk,
+    PendingRead,
+    Writing,
+    error_in,
+)
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
+from mudkit.systems.mud.device.parts import error_of_part, name_part, record_part
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
-from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
+from mudkit.systems.mud.messages import (
+    CommitBatch,
+    RequestRefused,
+    Row,
+    Write,
+    WriteOutcome,
+    WritePart,
+    WriteRequest,
+    WriteResult,
+    decode_error,
+)
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy, check_delay
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds, compose
@@ -92,6 +112,14 @@ class ReadOrder:
         return table.partition_of(write.key) in {table.partition_of(key) for key in read.keys}
 
 
+class _Decided(NamedTuple):
+    """Write with the outcome of its call: its version, and the record after changes; None: no such."""
+
+    write: PendingWrite
+    version: int | None
+    data: Fields | None = None
+
+
 class WritePath:
     """Writes of one client.
 
@@ -141,47 +169,54 @@ class WritePath:
         It may take the place of the newest write of its record instead. Other heads that nothing blocks any
         more are sent, too. Raise MudkitError, without effect, if the write does not fit its table.
         """
-        name, key = operation.table, operation.key
-        data, predicate, changes = operation.record, operation.predicate, operation.changes
-        table = self._local.tables.get(name)
-        if changes is not None and table is not None:
-            check_kinds(changes, table)
-        if data is not None:
-            data = check_record(data)
-            if table is not None:
-                table.check_columns(data)
-        if predicate is not None and predicate.unbound:
-            predicate = predicate.bind(sender=context)
-        if table is not None:
-            table.check_predicate(SentPredicate.of(predicate))
-        seq = self._local.writes.last_seq + 1
-        key = check_key(self._own_key() if key is None else key)
-        current, before = self._local.held_row(name, key), self._local.newest_write(name, key)
-        write = PendingWrite(
-            seq=seq, name=name, key=key, data=data,
-            type="blind" if operation.type == "blind" else "conditional",
-            predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
-            replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
-            base=None if current is None or current.data is None else current, invoked_us=now_us,
-            table=self._local.table_number_of(name), may_write=SentPredicate.of(operation.may_write),
-            changes=changes,
-        )  # fmt: skip
-        if operation.version is not None:
-            write = replace(
-                write, after=None, replaces=operation.version, base=_base_at(operation.version, write.base)
-            )
+        write = self._build_pending(now_us, operation, self._local.writes.last_seq + 1, context)
         write = self._with_due_time(now_us, write, operation, context)
+        before = self._local.newest_write(write.name, write.key)
         joined = None if before is None else self._join(write, before)
         if before is not None and joined is not None:
             return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
         written = _build_call_record(op_id, write)
         self._local.add_write(write)
-        self._calls[seq] = [op_id]
-        self._unsent.add(seq)
+        self._calls[write.seq] = [op_id]
+        self._unsent.add(write.seq)
         if before is not None:
             return (written,)
-        self._unchecked.add(seq)
+        self._unchecked.add(write.seq)
         return (written, *self.advance(now_us))
+
+    def write_batch(self, now_us: int, op_id: int, batch: CommitBatch, context: Fields) -> Sequence[Effect]:
+        """Store the parts of a batch as pending, and send them together if nothing blocks one of them.
+
+        Their delay is the shortest that the policy gives one. Raise MudkitError, without effect, if a part
+        does not fit the table, their records are in several partitions, or they do not fit a message.
+        """
+        count, first = len(batch.parts), self._local.writes.last_seq + 1
+        writes: list[PendingWrite] = []
+        for place, part in enumerate(batch.parts):
+            with name_part(place + 1, count, part.key):
+                write = self._build_pending(now_us, part, first + place, context)
+            write = replace(write, batch=(first, first + count - 1))
+            writes.append(self._with_due_time(now_us, write, part, context))
+        table = self._local.tables.get(batch.table)
+        if table is not None:
+            table.check_batch([write.key for write in writes])
+        if (size := size_bytes([_build_part(write) for write in writes])) > MAX_BATCH_BYTES:
+            raise ParameterError(
+                "The batch is too large for a message.",
+                where=f"a batch of the table {batch.table!r}",
+                found=f"{count} writes with {size:,} bytes",
+                expected=f"at most {MAX_BATCH_BYTES:,} bytes",
+                remedy="commit several batches, or write the records one by one",
+            )
+        self._local.writes.check_room(count)
+        due_us = reduce(_earlier, [write.due_us for write in writes])
+        for write in writes:
+            self._local.add_write(replace(write, due_us=due_us))
+        self._calls[first] = [op_id]
+        self._unsent.add(first)
+        self._unchecked.add(first)
+        called = [_build_part_record(op_id, write, None) for write in writes]
+        return (*called, *self.advance(now_us))
 
     def pending(self) -> list[Fields]:
         """List the unanswered writes; ``held`` is what blocks one, if anything does."""
@@ -201,7 +236,8 @@ class WritePath:
         while self._delayed and self._delayed[0][0] <= now_us:
             self._unchecked.add(self._delayed.pop(0)[1])
         heads: list[PendingWrite] = []
-        for seq in sorted(self._unchecked):
+        unchecked = [write for seq in self._unchecked if (write := self._local.writes.get(seq)) is not None]
+        for seq in sorted({write.request_seq for write in unchecked}):
             write = self._admit_or_keep(now_us, seq)
             if write is not None:
                 heads.append(write)
@@ -225,7 +261,9 @@ class WritePath:
         """Send heads and the writes of their records that may follow; set the timer of delayed ones."""
         asks: list[PendingAsk] = []
         for write in heads:
-            asks += [self._add_request(write), *self._add_following(now_us, write, are_due=are_due)]
+            asks.append(self._add_request(write))
+            for part in self._local.parts_of(write):
+                asks += self._add_following(now_us, part, are_due=are_due)
         effects = [*self.send(now_us, asks)]
         if self._delayed:
             effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
@@ -243,7 +281,8 @@ class WritePath:
 
         They are not sent here; call this before the requests are sent over a new link.
         """
-        heads = (self._local.writes[seq] for seq in sorted(self._asks))
+        requested = [self._local.writes[seq] for seq in sorted(self._asks)]
+        heads = (part for write in requested for part in self._local.parts_of(write))
         for last in {(write.name, write.key): write for write in heads}.values():
             self._add_following(now_us, last, are_due=False)
 
@@ -289,12 +328,16 @@ class WritePath:
         """
         seq = next((seq for seq, calls in self._calls.items() if calls == [op_id]), 0)
         write = self._local.writes.get(seq) if seq in self._unsent else None
-        if write is None or next(self._local.writes_after(write), None) is not None:
+        if write is None:
+            return ()
+        parts = self._local.parts_of(write)
+        if any(next(self._local.writes_after(part), None) is not None for part in parts):
             return ()
         ask = self._asks.pop(seq, None)
         withdrawn = () if ask is None else self._connection.withdraw(now_us, ask)
         self._delayed = [delayed for delayed in self._delayed if delayed[1] != seq]
-        error = cancelled_error(f"table {write.name!r}, key {write.key!r}")
+        keys = ", ".join(repr(part.key) for part in parts)
+        error = cancelled_error(f"table {write.name!r}, key {keys}")
         return [*withdrawn, *self._fail(now_us, write, error, None)]
 
     def build_request(self, seq: int) -> WriteRequest:
@@ -311,6 +354,7 @@ class WritePath:
             may_write=UNSET if write.may_write is None else write.may_write,
             changes=UNSET if write.changes is None else write.changes,
             asks_read_interval=True if self._planner.weighs_writes(write.name) else UNSET,
+            others=[_build_part(part) for part in self._local.parts_of(write)[1:]] or UNSET,
         )  # fmt: skip
 
     def receive_outcome(
@@ -324,6 +368,7 @@ class WritePath:
         write = self._local.writes[seq]
         if isinstance(answer, WriteOutcome) and answer.read_interval_ms is not UNSET:
             self._planner.record_read_interval(write.name, answer.read_interval_ms)
+        parts = self._local.parts_of(write)
         error = error_in(answer)
         problem = None if error is None else decode_error(error)
         head = self._local.oldest_write(write.name, write.key)
@@ -334,26 +379,70 @@ class WritePath:
             self._early_answers[seq] = answer
             return ()
         del self._asks[seq]
-        if problem is not None:
+        place = answer.place if isinstance(answer, WriteOutcome) else UNSET
+        if problem is not None and place is UNSET:
             effects = self._fail(now_us, write, problem, None)
+        elif problem is not None:
+            refused = parts[place or 0]
+            effects = self._fail(now_us, refused, _error_of_write(problem, refused), None)
         elif isinstance(answer, WriteOutcome) and answer.ver is not UNSET:
-            effects = self._store_committed(now_us, write, answer, answer.ver)
+            results = [answer, *(answer.others or ())]
+            effects = self._complete_calls(
+                [
+                    self._store_committed(now_us, part, result)
+                    for part, result in zip(parts, results, strict=True)
+                ]
+            )
         else:
             assert isinstance(answer, WriteOutcome)
-            effects = self._store_conflict(now_us, write, answer)
-        if (head := self._local.oldest_write(write.name, write.key)) is None:
-            return effects
-        if (early := self._early_answers.pop(head.seq, None)) is not None:
-            return [*effects, *self.receive_outcome(now_us, head.seq, early)]
-        self._unchecked.add(head.seq)
+            effects = self._store_conflict(now_us, parts[place or 0], answer)
+        effects = [*effects]
+        for part in parts:
+            if (head := self._local.oldest_write(part.name, part.key)) is None:
+                continue
+            if (early := self._early_answers.pop(head.seq, None)) is not None:
+                effects += self.receive_outcome(now_us, head.seq, early)
+            else:
+                self._unchecked.add(head.seq)
         return effects
 
     # -- inside
 
-    def _own_key(self) -> str:
-        """Return a unique key, from the name of the next write."""
-        writes = self._local.writes
-        named = writes.item_id(writes.last_seq + 1)
+    def _build_pending(self, now_us: int, operation: Write, seq: int, context: Fields) -> PendingWrite:
+        """Build the pending write of an operation; raise MudkitError if it does not fit its table."""
+        name, key = operation.table, operation.key
+        data, predicate, changes = operation.record, operation.predicate, operation.changes
+        table = self._local.tables.get(name)
+        if changes is not None and table is not None:
+            check_kinds(changes, table)
+        if data is not None:
+            data = check_record(data)
+            if table is not None:
+                table.check_columns(data)
+        if predicate is not None and predicate.unbound:
+            predicate = predicate.bind(sender=context)
+        if table is not None:
+            table.check_predicate(SentPredicate.of(predicate))
+        key = check_key(self._own_key(seq) if key is None else key)
+        current, before = self._local.held_row(name, key), self._local.newest_write(name, key)
+        write = PendingWrite(
+            seq=seq, name=name, key=key, data=data,
+            type="blind" if operation.type == "blind" else "conditional",
+            predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
+            replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
+            base=None if current is None or current.data is None else current, invoked_us=now_us,
+            table=self._local.table_number_of(name), may_write=SentPredicate.of(operation.may_write),
+            changes=changes,
+        )  # fmt: skip
+        if operation.version is None:
+            return write
+        return replace(
+            write, after=None, replaces=operation.version, base=_base_at(operation.version, write.base)
+        )
+
+    def _own_key(self, seq: int) -> str:
+        """Return a unique key, from the name of a write that is not stored yet."""
+        named = self._local.writes.item_id(seq)
         return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
     def _with_due_time(
@@ -375,7 +464,7 @@ class WritePath:
         None: it is blocked, was removed, or the connection has its request.
         """
         write = None if seq in self._asks else self._local.writes.get(seq)
-        if write is None:
+        if write is None or not self._are_heads(write):
             return None
         if self._order.blocks(write):
             self._blocked.add(seq)
@@ -389,24 +478,34 @@ class WritePath:
             return write
         return None
 
+    def _are_heads(self, write: PendingWrite) -> bool:
+        """Return whether all parts of the batch of a head are heads; else it is checked again when one is."""
+        if write.batch is None:
+            return True
+        heads = [self._local.oldest_write(part.name, part.key) for part in self._local.parts_of(write)]
+        return all(head is not None and head.batch == write.batch for head in heads)
+
     def _add_request(self, write: PendingWrite) -> PendingAsk:
         """Add the request of a write to the connection, without sending it; it waits for no token now."""
         if write.lacks_token:
-            self._local.change_write(write, lacks_token=False)
+            for part in self._local.parts_of(write):
+                self._local.change_write(part, lacks_token=False)
         ask = self._asks[write.seq] = self._connection.add_request(Writing(write.seq))
         return ask
 
     def _add_following(self, now_us: int, write: PendingWrite, *, are_due: bool) -> list[PendingAsk]:
         """Add the requests of the writes behind one of a record, up to the first that may not go with it.
 
-        Return them; they are not sent. They may go with it if they were made in the same incarnation, and
-        nothing blocks them; ``are_due``: also those whose delay is not over.
+        Return them; they are not sent. They may go with it if they were made in the same incarnation, nothing
+        blocks them, and they are no batch, which waits for all of its records; ``are_due``: also those whose
+        delay is not over.
         """
         asks: list[PendingAsk] = []
         incarnation = self._local.writes.item_id(write.seq).incarnation
         for following in self._local.writes_after(write):
             if (
                 following.seq in self._asks
+                or following.batch is not None
                 or self._local.writes.item_id(following.seq).incarnation != incarnation
                 or self._order.blocks(following)
                 or following.due_us == NEVER
@@ -435,6 +534,7 @@ class WritePath:
         table = self._local.tables.get(write.name)
         return (
             write.type == before.type == "blind"
+            and before.batch is None
             and (table is None or table.write_rule is UNSET)
             and write.may_write is before.may_write is None
             and before.seq in self._unsent
@@ -483,16 +583,15 @@ class WritePath:
         self._unchecked.add(write.seq)
         return self.advance(now_us)
 
-    def _store_committed(
-        self, now_us: int, write: PendingWrite, answer: WriteOutcome, ver: int
-    ) -> Sequence[Effect]:
-        """Store the version that the back end has assigned, remove the write, and complete its calls.
+    def _store_committed(self, now_us: int, write: PendingWrite, result: WriteResult) -> _Decided:
+        """Store the version that the back end has assigned, and remove the write; complete no call.
 
         The next write of the record is based on that version.
         """
-        name, key = write.name, write.key
-        row = self._build_row(now_us, write, answer, ver)
-        self._store_version(name, row, answer)
+        name, key, ver = write.name, write.key, result.ver
+        assert ver is not UNSET
+        row = self._build_row(now_us, write, result, ver)
+        self._store_version(name, row, result)
         self._store.crash_point("held, still pending")
         self._local.remove_write(write)
         self._conflicts.pop((name, key), None)
@@ -501,10 +600,9 @@ class WritePath:
             base = None if row.data is None else row
             # Its version is one of this table, not of a later one of the name.
             self._local.change_write(following, after=None, replaces=ver, base=base, table=row.table)
-        data = None if write.changes is None else row.data
-        return self._complete_call(write, ver, data=data)
+        return _Decided(write, ver, None if write.changes is None else row.data)
 
-    def _build_row(self, now_us: int, write: PendingWrite, answer: WriteOutcome, ver: int) -> HeldRow:
+    def _build_row(self, now_us: int, write: PendingWrite, answer: WriteResult, ver: int) -> HeldRow:
         """Build the version that the store has assigned to a write.
 
         Without a row in the answer, the store has changed the version that the write is based on.
@@ -530,7 +628,8 @@ class WritePath:
         del self._asks[write.seq]
         head = self._local.oldest_write(write.name, write.key)
         if head is not None and head.seq == write.seq:
-            self._local.change_write(write, lacks_token=True)
+            for part in self._local.parts_of(write):
+                self._local.change_write(part, lacks_token=True)
             self._unchecked.add(write.seq)
         return ()
 
@@ -555,14 +654,15 @@ class WritePath:
         shown = "no visible record" if row is None else f"version {row.ver}"
         if row is None and write.replaces == 0:  # there is one
             summary, shown = "There is a record of this key that you may not see.", "a hidden record"
-        return *warned, *self._fail(now_us, write, Conflict(
+        conflict = Conflict(
             summary, where=f"table {name!r}, key {key!r}", found=shown,
             expected=f"version {write.replaces}" if write.replaces else "no record",
             store=_conflict_fields(row), local=_conflict_fields(write), base=_conflict_fields(write.base),
             remedy=_remedy(row, count),
-        ), row)  # fmt: skip
+        )  # fmt: skip
+        return *warned, *self._fail(now_us, write, _error_of_write(conflict, write), row)
 
-    def _store_version(self, name: str, row: HeldRow, answer: WriteOutcome) -> None:
+    def _store_version(self, name: str, row: HeldRow, answer: WriteResult) -> None:
         """Store the version of an outcome, and up to where the outcome has shown the partition.
 
         The version is not stored if none is held and the log was seen further: a newer one may have been
@@ -573,7 +673,7 @@ class WritePath:
             self._local.hold_row(name, row)
         self._record_seen(name, answer)
 
-    def _record_seen(self, name: str, answer: WriteOutcome) -> None:
+    def _record_seen(self, name: str, answer: WriteResult) -> None:
         """Store up to which log position an outcome has shown the partition."""
         if answer.table is not UNSET and answer.partition is not UNSET and answer.lsn is not UNSET:
             self._local.record_seen(name, answer.table, answer.partition, answer.lsn)
@@ -586,51 +686,74 @@ class WritePath:
         The conditional writes based on it are removed, too, with a Conflict, and their requests withdrawn; a
         blind one stays, and follows none. ``row`` is the version of the back end, None: none is known.
         """
-        self._local.remove_write(write)
-        effects = [*self._complete_call(write, None if row is None else row.ver, error)]
-        following = self._local.oldest_write(write.name, write.key)
-        while following is not None and following.after == write.seq:
-            if following.type == "blind":
-                self._local.change_write(following, after=None)
-                break
-            error = Conflict(
-                "The write that this one is based on has failed.",
-                found=error.summary,
-                where=f"table {write.name!r}, key {write.key!r}",
-                store=_conflict_fields(row),
-                local=_conflict_fields(following),
-                base=_conflict_fields(following.base),
-                remedy="merge the records and write again",
+        version = None if row is None else row.ver
+        parts = self._remove_unsuccessful(write)
+        effects = [
+            *self._complete_calls(
+                [_Decided(part, version if part.seq == write.seq else None) for part in parts], error
             )
-            write = following
-            self._local.remove_write(write)
-            self._early_answers.pop(write.seq, None)
-            if (ask := self._asks.pop(write.seq, None)) is not None:
-                effects += self._connection.withdraw(now_us, ask)
-            effects += self._complete_call(write, None, error)  # it has no version
-            following = self._local.oldest_write(write.name, write.key)
+        ]
+        for part in parts:
+            effects += self._fail_following(now_us, part, error, row if part.seq == write.seq else None)
         return effects
 
-    def _complete_call(
-        self,
-        write: PendingWrite,
-        version: int | None,
-        error: MudkitError | None = None,
-        data: Fields | None = None,
+    def _fail_following(
+        self, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
     ) -> Sequence[Effect]:
-        """Complete the calls of a write and of those that it has absorbed.
+        """Do as :meth:`_fail` to the conditional write based on one that was removed with an error."""
+        following = self._local.oldest_write(write.name, write.key)
+        if following is None or following.after != write.seq:
+            return ()
+        if following.type == "blind":
+            self._local.change_write(following, after=None)
+            return ()
+        error = Conflict(
+            "The write that this one is based on has failed.",
+            found=error.summary,
+            where=f"table {write.name!r}, key {write.key!r}",
+            store=_conflict_fields(row),
+            local=_conflict_fields(following),
+            base=_conflict_fields(following.base),
+            remedy="merge the records and write again",
+        )
+        error = _error_of_write(error, following)
+        self._early_answers.pop(following.seq, None)
+        ask = self._asks.pop(following.request_seq, None)
+        effects = [] if ask is None else [*self._connection.withdraw(now_us, ask)]
+        parts = self._remove_unsuccessful(following)
+        effects += self._complete_calls([_Decided(part, None) for part in parts], error)
+        for part in parts:
+            effects += self._fail_following(now_us, part, error, row if part.seq == following.seq else None)
+        return effects
 
-        Empty for a write of an earlier start, whose callers are gone. ``data`` is the record after changes,
-        None: the value of the write was known before.
+    def _remove_unsuccessful(self, write: PendingWrite) -> list[PendingWrite]:
+        """Remove a write, or its batch, and return the parts; :meth:`advance` checks what comes next."""
+        parts = self._local.parts_of(write)
+        for part in parts:
+            self._local.remove_write(part)
+            if part.batch is not None and (head := self._local.oldest_write(part.name, part.key)) is not None:
+                self._unchecked.add(head.seq)
+        return parts
+
+    def _complete_calls(
+        self, decided: Sequence[_Decided], error: MudkitError | None = None
+    ) -> Sequence[Effect]:
+        """Complete the calls of a write and of those that it has absorbed, or that of the parts of a batch.
+
+        Empty for a write of an earlier start, whose callers are gone.
         """
-        self._unsent.discard(write.seq)
-        effects: list[Effect] = []
-        result: Fields = {"version": version}
-        if data is not None:
-            result = {"version": version, "value_hash": value_hash(data)}
-        for op_id in self._calls.pop(write.seq, ()):
+        first, effects = decided[0].write, list[Effect]()
+        self._unsent.discard(first.request_seq)
+        for op_id in self._calls.pop(first.request_seq, ()):
+            if first.batch is not None:
+                effects += [_build_part_record(op_id, one.write, one.version, one.data) for one in decided]
+                versions = None if error is not None else [one.version for one in decided]
+                effects.append(Complete(op_id, versions, error))
+                continue
+            _, version, data = decided[0]
+            hashed = {} if data is None else {"value_hash": value_hash(data)}
             effects += (
-                Record("operations", {"op_id": op_id, **result}),
+                Record("operations", {"op_id": op_id, "version": version, **hashed}),
                 Complete(op_id, version, error),
             )
         return effects
@@ -646,6 +769,33 @@ def _build_call_record(op_id: int, write: PendingWrite) -> Record:
     if write.changes is not None:
         return Record("operations", {"op_id": op_id})
     return Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, write.data)})
+
+
+def _build_part(write: PendingWrite) -> WritePart:
+    """Build the part of a request of a batch."""
+    return WritePart(
+        key=write.key, type=write.type, data=write.data, predicate=write.predicate, replaces=write.replaces,
+        may_write=UNSET if write.may_write is None else write.may_write,
+        changes=UNSET if write.changes is None else write.changes,
+    )  # fmt: skip
+
+
+def _build_part_record(
+    op_id: int, write: PendingWrite, version: int | None, data: Fields | None = None
+) -> Record:
+    """Build the effect that records a part of a batch; ``data`` is the record after changes."""
+    hashed = None if write.changes is not None else partial(value_hash, write.data)
+    if data is not None:
+        hashed = partial(value_hash, data)
+    return record_part(op_id, write.key, write.type, write.data, write.changes, version, hashed)
+
+
+def _error_of_write(error: MudkitError, write: PendingWrite) -> MudkitError:
+    """Return the error of a write, with its place in its batch if it has one."""
+    if write.batch is None:
+        return error
+    first, last = write.batch
+    return error_of_part(error, write.seq - first + 1, last - first + 1, write.key)
 
 
 def _base_at(version: int, base: HeldRow | None) -> HeldRow | None:

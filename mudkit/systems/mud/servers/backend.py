@@ -14,7 +14,8 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                the client has acknowledged is refused: a restored client sends it again; so is one that
                came after it had absorbed another, and comes as it was before. A write that follows
                another one is based on its result; without that it is not applied, and its client
-               repeats it
+               repeats it. The parts of a batch are judged on the records before it; then all are
+               consecutive entries of the log, or none is, if one is refused
 PartitionRead  answer from its own copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
@@ -279,9 +280,10 @@ class BackEnd:
         results_key = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {results_key}", int) or 0
         known = self._results(results_key)
-        result = known.get(str(write.number))
+        numbers = [str(write.number + place) for place in range(1 + len(write.others or ()))]
+        decided = [known[number] for number in numbers if number in known]
         pushed: Sequence[Effect] = ()
-        if result is None:
+        if not decided:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
                 return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
             if write.token_error is not None:  # not applied: the client sends it with another token
@@ -291,19 +293,23 @@ class BackEnd:
                 return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            result = replace(self._apply_write(now_us, based), absorbed=write.absorbed)
+            decided = [
+                replace(result, absorbed=write.absorbed)
+                for result in self._apply_writes(now_us, _parts_of(based))
+            ]
             if not first:
                 self._add_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
             results = {number: stored for number, stored in known.items() if int(number) >= first}
-            results[str(write.number)] = result
+            results |= dict(zip(numbers, decided, strict=True))
             self._store.put(f"applied {results_key}", to_builtins(results))
             self._store.put(f"known {results_key}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
-        elif result.absorbed != write.absorbed:  # of a client that was restored from a backup
+        elif len(decided) < len(numbers) or decided[0].absorbed != write.absorbed:
+            # Of a client that was restored from a backup, where the write was another one.
             return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
-        return (_build_outcome(write, result), *pushed)
+        return (_build_outcome(write, *decided), *pushed)
 
     def _add_incarnation(self, writer: str, incarnation: str) -> None:
         """Add an incarnation to those of a client whose results are kept; delete the results of the oldest.
@@ -321,10 +327,37 @@ class BackEnd:
         """Return the unacknowledged results of a client, by the number of the write."""
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
-    def _apply_write(self, now_us: int, write: RoutedWrite) -> WriteResult:
-        """Apply a write: store its version as the next entry of the log, and return the result.
+    def _apply_writes(self, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+        """Apply a write or the parts of a batch: store the versions as next entries; return the results.
 
-        After a conflict or an error nothing is stored. The caller stores the result, and sends the entry.
+        After the conflict or error of one nothing is stored, and all have this result. The caller stores the
+        results, and sends the entries.
+        """
+        table = self._copy.tables.get(writes[0].name)
+        if table is not None and len(writes) > 1:
+            try:
+                table.check_access(writes[0].claims)
+                table.check_batch([write.key for write in writes])
+            except MudkitError as error:
+                return [WriteResult(error=encode_error(error))] * len(writes)
+        results: list[WriteResult] = []
+        entries: list[RowEntry] = []
+        for place, write in enumerate(writes):
+            result, row = self._judge_write(now_us, write, self._copy.lsn + 1 + place)
+            if row is None:
+                return [result if len(writes) == 1 else replace(result, place=place)] * len(writes)
+            results.append(result)
+            entries.append(RowEntry(row.lsn, write.name, row, len(writes) - 1 - place or UNSET))
+        for entry in entries:
+            self._store.crash_point("decided, not in the log")
+            self._store.put(f"row\n{entry.name}\n{entry.row.key}", entry.row)
+            self._append_to_log(entry)
+        return results
+
+    def _judge_write(self, now_us: int, write: RoutedWrite, lsn: int) -> tuple[WriteResult, Row | None]:
+        """Return the result of a write and the version that it makes, at a position of the log.
+
+        None: it makes none; the result is a conflict or an error. Nothing is stored.
         """
         table = self._copy.tables.get(write.name)
         try:
@@ -339,7 +372,7 @@ class BackEnd:
             if isinstance(write.may_write, SentPredicate):
                 check_rule(write.may_write, table, self._copy.tables, write.claims)
         except MudkitError as error:
-            return WriteResult(error=encode_error(error))
+            return WriteResult(error=encode_error(error)), None
         row, reader = self._copy.row_of(table, write.key), write.reader
         auth = {} if write.claims is None else write.claims.auth
         version = 0 if row is None else row.ver
@@ -352,7 +385,7 @@ class BackEnd:
             try:
                 write, predicate = _apply_changes(write, changes, row if is_shown else None, row, table)
             except MudkitError as error:
-                return WriteResult(error=encode_error(error))
+                return WriteResult(error=encode_error(error)), None
         try:
             check_may_write(self._copy, table, row, write.data, write.key, write.claims)
             refusal = None
@@ -361,10 +394,12 @@ class BackEnd:
         is_in_conflict = write.type == "conditional" and not _may_replace(write, row)
         if is_in_conflict and (is_shown or refusal is None):  # a rule may admit what is merged
             conflict = visible_row(row, table) if row is not None and is_shown else None
-            return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
+            result = WriteResult(
+                conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number
+            )
+            return result, None
         if refusal is not None:
-            return refusal
-        lsn = self._copy.lsn + 1
+            return refusal, None
         # If the writer cannot see the current version, the new one is not the next number, which would
         # reveal how often others have written. The log position exceeds the version of any record, also of
         # one whose tombstone was removed.
@@ -379,15 +414,12 @@ class BackEnd:
             lsn=lsn,
             may_write=_rule_after(write, row),
         )
-        self._store.crash_point("decided, not in the log")
-        self._store.put(f"row\n{table.name}\n{new.key}", new)
-        self._append_to_log(RowEntry(lsn, table.name, new))
         # The device has the same record if it knows the version that was changed, with the columns of now.
         is_base_known = row is not None and row.data is not None and write.replaces == version
         has_columns = row is not None and row.lsn >= table.lsn
         is_known_there = changes is UNSET or (is_base_known and has_columns)
         merged = UNSET if is_known_there else visible_row(new, table)
-        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged)
+        return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number, row=merged), new
 
     def _normalise_predicate(
         self, table: Table, sent: SentPredicate | None, claims: Claims | None
@@ -568,6 +600,12 @@ class BackEnd:
         return () if was_known else self._push(now_us, [follower])
 
 
+def _parts_of(write: RoutedWrite) -> list[RoutedWrite]:
+    """Return the parts of a batch, each as a write of its own; or a single write."""
+    single = replace(write, others=UNSET)
+    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others or ())]
+
+
 def _base_on_followed(
     write: RoutedWrite, results: Mapping[str, WriteResult], first: int
 ) -> RoutedWrite | None:
@@ -648,9 +686,15 @@ def _forgotten_error(write: RoutedWrite) -> MudkitError:
     )
 
 
-def _build_outcome(write: RoutedWrite, result: WriteResult) -> Send:
-    """Build the answer to a write for its gateway."""
+def _build_outcome(write: RoutedWrite, result: WriteResult, *others: WriteResult) -> Send:
+    """Build the answer to a write for its gateway; ``others`` are the results of the other parts of a batch.
+
+    After a refusal they are all the same, and are left out.
+    """
     # Who may not write to a table does not learn how often others read it.
     interval_ms = write.read_interval_ms if result.error is UNSET else UNSET
-    outcome = WriteOutcome(id=write.id, key=write.key, read_interval_ms=interval_ms, **asdict(result))
+    applied = UNSET if result.ver is UNSET else list(others) or UNSET
+    outcome = WriteOutcome(
+        id=write.id, key=write.key, read_interval_ms=interval_ms, others=applied, **asdict(result)
+    )
     return Send(write.reply, outcome)

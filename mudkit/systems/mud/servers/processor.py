@@ -8,7 +8,8 @@ PartitionRead     to the back end if the latest version is requested, else to a 
 RoutedWrite       to the back end, with the interval between reads of its partition if the client asks
 Log               match each changed row with the continuous reads; send a change to those that it
                   reaches, and to those that it no longer reaches, over the notification server; end a
-                  read whose predicate fails on it, with the reason
+                  read whose predicate fails on it, with the reason. The rows of a batch are matched
+                  when all are applied, and a read is sent their changes in one message
 Registration      at one position of the log: existing records, as far as requested, then all changes; not
                   registered, if digests of delivered records are not known. A read of aggregates is sent
                   their state, now and whenever a change of its records changes it
@@ -35,7 +36,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
@@ -82,6 +83,8 @@ from mudkit.wire import Fields, Value
 
 _TIMEOUT_US: Final = 1_000_000
 _MAX_TIMEOUT_US: Final = 10_000_000
+_MAX_TOGETHER_BYTES: Final = 32 * 1024
+"""Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 _OfContinuousRead: TypeAlias = Registration | ReaderDataUpdate | Unregistration
 
 
@@ -302,10 +305,14 @@ class Processor:
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
+        together: list[RowEntry] = []
         for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry | CollectEntry):
                 self._log.copy.apply(entry)
-                effects += self._match(now_us, entry) if isinstance(entry, RowEntry) else ()
+                together += [entry] if isinstance(entry, RowEntry) else ()
+                if together and not together[-1].following:
+                    effects += self._match(now_us, together)
+                    together = []
                 continue
             before = self._log.copy.tables.get(
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
@@ -314,43 +321,54 @@ class Processor:
             effects += self._end_excluded_reads(now_us, before, entry)
         return [*effects, self._log.acknowledge()]
 
-    def _match(self, now_us: int, entry: RowEntry) -> Sequence[Effect]:
-        """Send a new version to the continuous reads that it reaches or no longer reaches."""
-        row = entry.row
-        table = self._log.copy.tables[entry.name]
-        if processor_index(table.number, table.partition_of(row.key), self._processors) != self._number:
+    def _match(self, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
+        """Send new versions to the continuous reads that they reach or no longer reach.
+
+        The entries are those of a batch, or a single one, and all are applied: a read is sent their changes
+        in one message.
+        """
+        table, lsn = self._log.copy.tables[entries[0].name], entries[-1].lsn
+        partition = table.partition_of(entries[0].row.key)
+        if processor_index(table.number, partition, self._processors) != self._number:
             return ()
-        readers = self._shown_to.get((table.number, row.key), set())
         matching = self._matching.get(table.number)
-        reached: list[ReadKey] = []
+        changes: dict[ReadKey, list[Row | LeftRead]] = {}
         effects: list[Effect] = []
-        if matching is not None and row.data is not None:
-            reached, failed = matching.match(row, table)
-            for read_key, error in failed.items():
-                effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
-        for read_key in reached:
-            effects += self._send_change(now_us, read_key, row, entry.lsn)
-        for read_key in sorted(readers - set(reached)):
-            effects += self._send_change(now_us, read_key, LeftRead(row.key, row.ver), entry.lsn)
+        for entry in entries:
+            row = entry.row
+            readers = self._shown_to.get((table.number, row.key), set())
+            reached: list[ReadKey] = []
+            if matching is not None and row.data is not None:
+                reached, failed = matching.match(row, table)
+                for read_key, error in failed.items():
+                    effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+            for read_key in reached:
+                changes.setdefault(read_key, []).append(row)
+            for read_key in sorted(readers - set(reached)):
+                changes.setdefault(read_key, []).append(LeftRead(row.key, row.ver))
+        for read_key, of_read in changes.items():
+            if read_key in self._reads:
+                effects += self._send_changes(now_us, read_key, of_read, lsn)
         return effects
 
-    def _send_change(
-        self, now_us: int, read_key: ReadKey, change: Row | LeftRead, lsn: int | None
+    def _send_changes(
+        self, now_us: int, read_key: ReadKey, changes: Sequence[Row | LeftRead], lsn: int
     ) -> Sequence[Effect]:
-        """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
+        """Send the changes of a write, or of a batch, to a reader."""
         read = self._reads[read_key]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse_read(now_us, read_key, "its token has expired")
-        if isinstance(change, Row):
-            self._record_shown(read_key, read, change.key)
-        else:
-            self._record_left(read_key, read, change.key)
+        for change in changes:
+            if isinstance(change, Row):
+                self._record_shown(read_key, read, change.key)
+            else:
+                self._record_left(read_key, read, change.key)
         if read.aggregates is not None:
             return self._send_aggregates(now_us, read_key, read, read.aggregates)
         if read.window is not None:
-            return self._move_window(now_us, read_key, read, read.window, change, lsn)
-        sent = read.build_upsert(change) if isinstance(change, Row) else change
-        return self._send_tell(now_us, read_key, change=sent, lsn=lsn)
+            return self._move_window(now_us, read_key, read, read.window, changes, lsn)
+        sent = [read.build_upsert(change) if isinstance(change, Row) else change for change in changes]
+        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
 
     def _move_window(
         self,
@@ -358,19 +376,23 @@ class Processor:
         read_key: ReadKey,
         read: _ContinuousRead,
         window: Window,
-        change: Row | LeftRead,
-        lsn: int | None,
+        changes: Sequence[Row | LeftRead],
+        lsn: int,
     ) -> Sequence[Effect]:
-        """Send what a change of a record makes of a window, in one message: it is whole at any time."""
-        if isinstance(change, Row):
-            moved = window.put(change.key, record_of(change, read.table))
-        else:
-            moved = window.remove(change.key)
-        changes = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
-        if not changes:
+        """Send what changes of records make of a window, in one message: it is whole at any time."""
+        before = set(window.first_keys()) if len(changes) > 1 else set[str]()
+        moved: dict[str, bool] = {}
+        for change in changes:
+            if isinstance(change, Row):
+                moved |= window.put(change.key, record_of(change, read.table))
+            else:
+                moved |= window.remove(change.key)
+        if len(changes) > 1:  # what has come and left again, or left and come back, as it is now
+            moved = {key: key in window for key in moved if key in window or key in before}
+        sent = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
+        if not sent:
             return ()
-        also = changes[1] if len(changes) > 1 else UNSET
-        return self._send_tell(now_us, read_key, change=changes[0], lsn=lsn, also=also)
+        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
 
     def _build_moved(self, read: _ContinuousRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
         """Build the change that tells a reader of a record that has come into a window or left it."""
@@ -398,18 +420,36 @@ class Processor:
             self._record_shown(read_key, read, key)
         read.window = window
         keys = window.first_keys()
-        effects: list[Effect] = []
-        for key in keys:
-            if not delivered.get(key, False):
-                upsert = read.build_upsert(existing[key])
-                effects += self._send_tell(now_us, read_key, change=upsert, lsn=None)
+        changes: list[Upsert | LeftRead] = [
+            read.build_upsert(existing[key]) for key in keys if not delivered.get(key, False)
+        ]
         for key in sorted(delivered.keys() - set(keys)):
             row = copy.row_of(read.table, key)
             tables = JoinedTables(copy, reader.data, reader.auth)
             is_shown = row is not None and is_visible(row, reader.data, reader.auth, read.table, tables)
             # A hidden version reveals that the record is not visible, not whether it exists.
-            left = LeftRead(key, row.ver if row is not None and is_shown else None)
-            effects += self._send_tell(now_us, read_key, change=left, lsn=None)
+            changes.append(LeftRead(key, row.ver if row is not None and is_shown else None))
+        return self._send_existing(now_us, read_key, changes, is_first=not delivered)
+
+    def _send_existing(
+        self, now_us: int, read_key: ReadKey, changes: Sequence[Upsert | LeftRead], *, is_first: bool
+    ) -> Sequence[Effect]:
+        """Send what a read lacks of existing records: of a first state one by one, else together.
+
+        What a reader missed goes in one message, as far as it fits: it has seen none of a batch, or all.
+        """
+        effects: list[Effect] = []
+        groups: list[list[Upsert | LeftRead]] = []
+        together_bytes = 0
+        for change in changes:
+            size = size_bytes(change)
+            if is_first or not groups or together_bytes + size > _MAX_TOGETHER_BYTES:
+                groups.append([])
+                together_bytes = 0
+            groups[-1].append(change)
+            together_bytes += size
+        for first, *others in groups:
+            effects += self._send_tell(now_us, read_key, change=first, lsn=None, also=others or UNSET)
         return effects
 
     def _refill_window(
@@ -487,7 +527,7 @@ class Processor:
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
         state: list[Value] | UnsetType = UNSET,
-        also: Upsert | LeftRead | UnsetType = UNSET,
+        also: Sequence[Upsert | LeftRead] | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = read_key
@@ -506,7 +546,7 @@ class Processor:
             is_alone=is_alone,
             state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
-            also=also,
+            also=also if also is UNSET else list(also),
         )
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
@@ -680,12 +720,13 @@ class Processor:
             }
             known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
             return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
-        effects: list[Effect] = []
+        changes: list[Upsert | LeftRead] = []
         for row in existing:
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
-                effects += self._send_change(now_us, read_key, row, None)
+                changes.append(read.build_upsert(row))
+                self._record_shown(read_key, read, row.key)
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
@@ -694,12 +735,12 @@ class Processor:
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._send_change(now_us, read_key, LeftRead(key, None), None)
-                continue
-            self._record_shown(read_key, read, key)
-            if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._send_change(now_us, read_key, LeftRead(key, known.ver), None)
-        return effects
+                changes.append(LeftRead(key, None))
+            elif since_lsn is None or known.lsn > since_lsn or key in stale:
+                changes.append(LeftRead(key, known.ver))
+            else:
+                self._record_shown(read_key, read, key)
+        return self._send_existing(now_us, read_key, changes, is_first=since_lsn is None)
 
     def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""

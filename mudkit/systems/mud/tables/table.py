@@ -92,6 +92,27 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the index of the partition of a key."""
         return bisect_right(self.split, key)
 
+    def check_batch(self, keys: Sequence[str]) -> None:
+        """Raise ParameterError unless keys can be those of a batch: of one partition, and each one once."""
+        partitions = {key: self.partition_of(key) for key in keys}
+        first = keys[0]
+        other = next((key for key in keys if partitions[key] != partitions[first]), None)
+        if other is not None:
+            raise ParameterError(
+                "All records of a batch must be in one partition.",
+                where=f"a batch of the table {self.name!r}",
+                found=f"{first!r} in number {partitions[first]}, {other!r} in number {partitions[other]}",
+                expected=f"keys between the same two of the split {list(self.split)}",
+                remedy="commit a batch for each partition, or create the table with another split",
+            )
+        if len(partitions) < len(keys):
+            raise ParameterError(
+                "A batch has one write of each record.",
+                where=f"a batch of the table {self.name!r}",
+                found=f"{len(keys)} writes of {len(partitions)} records",
+                expected="each key once",
+            )
+
     def buckets_of(self, keys: Iterable[str]) -> dict[int, list[str]]:
         """Return keys by bucket, sorted; a bucket holds keys of one partition only.
 

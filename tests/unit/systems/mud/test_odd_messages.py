@@ -32,7 +32,7 @@ def test_garbled_messages_cause_no_failure_in_any_machine(seed):
             client, key, n = draw.choice((ann, bob)), draw.choice("ahz"), draw.randrange(4)
             kind = draw.choice(["committed", "uncommitted", "committed_wio"])
             data, predicate = {"age": draw.choice([3, 30])}, draw.choice([None, ADULTS])
-            match draw.randrange(10):
+            match draw.randrange(11):
                 case 0 | 1:
                     client.write(
                         "news", key, {"n": n}, draw.choice(["blind", "conditional"]), predicate, data=data
@@ -58,6 +58,8 @@ def test_garbled_messages_cause_no_failure_in_any_machine(seed):
                     draw.choice([client.create, client.drop])(f"t{n}")
                 case 9:
                     place.cloud.ship(POLICY.renewed(number + 1), app="news")
+                case 10:
+                    client.batch("news", data=data).increment(key, "n").write("b", {"n": n}).commit()
             place.lab.run(seconds=draw.choice([0, 0.05, 1, 20]))
         place.lab.run(minutes=45)
     assert sent.keys() == MACHINES

@@ -555,7 +555,7 @@ def test_late_answer_to_an_own_write_shows_only_what_the_processors_have_not_pas
         reads.notify(processor=processor, synced=5)
     write = PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1})
     reads.local.hold_row("t", HeldRow("b", 1, {"n": 1}, None, lsn, 1, held_us=0))
-    assert delivered(reads.watching.show_outcome(write, 1)) == expected
+    assert delivered(reads.watching.show_outcomes([write], [1])) == expected
 
 
 def test_unregistering_an_ended_read_forgets_it(application):

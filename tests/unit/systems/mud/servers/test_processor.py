@@ -81,7 +81,8 @@ def list_notices(messages):
                 kinds = [kind for kind in ("synced", "ended", "life") if body.get(kind)]
                 notices += [(parse_handle(body), kind) for kind in kinds[:1]]
             else:
-                notices.append((parse_handle(body), change["op"], change["key"], change["ver"]))
+                changes = [change, *body.get("also", [])]
+                notices += [(parse_handle(body), one["op"], one["key"], one["ver"]) for one in changes]
     return notices
 
 
@@ -214,6 +215,17 @@ def test_reregistered_read_is_sent_later_changes(populated, since, keys):
     assert "".join(notice[2] for notice in notices[:-1]) == keys
 
 
+def test_reregistered_read_is_sent_in_one_message_what_it_missed(populated):
+    """A batch is seen as a whole; the first state of a read comes record by record."""
+
+    def list_tells(**fields):
+        sent = [message["body"] for _, message in populated.register(**fields) if message["kind"] == "stream"]
+        return [[body["change"]["key"], *(one["key"] for one in body.get("also", []))] for body in sent[:-1]]
+
+    assert list_tells(since={"me": 0}, held=["a", "h"]) == [["a", "h"]]
+    assert list_tells(handle=2, sync_us=0) == [["a"], ["h"]]
+
+
 def test_reregistered_read_is_sent_later_removals(populated):
     def reregister(handle, since, **fields):
         return list_notices(
@@ -234,7 +246,7 @@ def test_record_that_was_sent_and_never_came_is_sent_again_to_a_window(harness):
     harness.commit("h", 1, {"n": 2})
     harness.register(**window, sync_us=0)
     received = harness.lsn
-    assert harness.commit("a", 2, {"n": 3}) == [(1, "remove", "a", 2)]
+    assert harness.commit("a", 2, {"n": 3}) == [(1, "remove", "a", 2), (1, "upsert", "h", 1)]
     again = harness.register(**window, held=["a"], since={"me": received})
     assert list_notices(again) == [(1, "upsert", "h", 1), (1, "remove", "a", 2), (1, "synced")]
 
