@@ -23,6 +23,7 @@ from mudkit.verify.campaign.work import (
     AGGREGATE,
     COUNTS,
     MAIN,
+    MAX_AGE_S,
     SIDE,
     ReaderData,
     Watch,
@@ -104,6 +105,7 @@ class Judgement:
             "reads show only records visible to the reader": self._judge_shown,
             "a pending write is read at once on its own device, under every policy": self._judge_own_reads,
             "no read shows an older version than its device was told of": self._judge_pushed,
+            "an answer that is complete has each record that matches": lambda: self._judge_complete(rows),
             "a table shows no record of a dropped table of the same name": self._judge_tables,
             "no machine drops a message of another": self._judge_dropped,
             "shipped policies are followed": self._judge_policies,
@@ -342,6 +344,25 @@ class Judgement:
                 for at_us, told_key, told_version in notified.get(read.process.host.name, ()):
                     if at_us < read.invoked_us and told_key == key and told_version > version:
                         self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
+
+    def _judge_complete(self, rows: list[dict[str, Any]]) -> None:
+        """Check that complete answers have the records that matched for longer than their age.
+
+        They come from the back end, whose copy is never old.
+        """
+        if self.campaign.cloud.replicas:
+            return
+        for read in self.campaign.work.range_reads:
+            if read.status != "ok" or not read.result().is_complete:
+                continue
+            self.counts["complete answers, judged"] += 1
+            known = {row["key"]: row for row in rows if row["ts_us"] <= read.responded_us}
+            since_us = read.invoked_us - MAX_AGE_S * 1e6
+            predicate = read.call.named_arguments["predicate"]
+            for key, row in known.items():
+                is_old = row["ts_us"] < since_us and row["data"] is not None and row["predicate"] is None
+                if is_old and predicate({**row["data"], "key": key}) and key not in read.result().records:
+                    self.problems.append(f"{read} of {predicate} lacks {row}, and says that it is complete")
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         """Add a problem unless each of the values that an operation shows is visible to its reader."""
