@@ -327,7 +327,7 @@ def aggregate_stream(
     OutputExists, OutputProblem
         Something else is at ``path``, or it cannot be written.
     """
-    path = output_path(path).expanduser().absolute()
+    path = output_path(path).absolute()
     _check(events, delay_s, shares)
     _settle(path, {"delay_s": float(delay_s), "shares": shares})
     spark = events.sparkSession

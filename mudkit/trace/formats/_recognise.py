@@ -751,7 +751,7 @@ def _counts(name: str) -> bool:
 
 
 def _refuse_partial(folder: Place, name: str) -> None:
-    """Raise TraceFormatError for a folder in it that tells that not all files beside it count."""
+    """Raise TraceFormatError if the name of a folder in it tells that not all files beside it count."""
     if name.startswith(_STAGING) or JOB_FOLDER.fullmatch(name):
         raise TraceFormatError(
             f"{folder} is not complete: a job writes it, or was stopped.",

@@ -180,7 +180,7 @@ class Groups:
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined in :attr:`dropped`; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
