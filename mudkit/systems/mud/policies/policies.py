@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Protocol
 from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
 from mudkit.predicates.values import point
-from mudkit.systems.mud.policies.utility import Query, freshness
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.units import distance_km
 from mudkit.wire import Fields
 
