@@ -938,7 +938,8 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
 def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     """Yield what an application shows at the end and its device does not, and what is wrongly pending.
 
-    An application that the cloud has ended or its device has lost shows nothing any more.
+    An application that the cloud has ended or its device has lost shows nothing any more. What is pending is
+    not judged if it is not known whether the reader's last data were taken.
     """
     observed = campaign.clients[watch.client].installed.machine
     is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
@@ -959,6 +960,8 @@ def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     for key in pending - set(local.pending_keys(MAIN)):
         yield f"{where} shows {key} as pending, and no write of it is"
     reader = watch.reader_data[-1]
+    if reader.operation is not None and reader.operation.status != "ok":  # lost with a kill, perhaps
+        return
     for key in local.pending_keys(MAIN):
         write = local.newest_write(MAIN, key)
         row = {"key": key, "data": write.data, "predicate": write.predicate and as_wire(write.predicate)}
