@@ -610,7 +610,7 @@ def party_views(
     Raises
     ------
     PredicateError
-        The filter is none.
+        The predicate is not valid.
     ParameterError
         The item is none, or a parameter is out of range.
     """
