@@ -901,11 +901,12 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
                 yield (f"{notified}, which the reader's data hides: {row}")
             if change.record != row["data"]:
                 yield (f"{notified}, the log has {row}")
-        else:  # with the version that was notified before: a later one is hidden
+        else:  # with the version that the device was told of before: a later one is hidden
+            is_known = before is not None and change.version <= before.version
             later = (
-                [row]
-                if before is None or change.version > before.version
-                else [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
+                [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
+                if is_known or place in watch.corrections
+                else [row]
             )
             if all(
                 visibility(row, _possible_data(watch, row["ts_us"], notified_us)) == {True} for row in later
