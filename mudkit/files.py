@@ -324,7 +324,7 @@ def existing_path(path: PlaceLike, what: str) -> Path:
 
 
 def output_path(path: PlaceLike) -> Path:
-    """Return the path of an output that can be on this machine only; refuse addresses."""
+    """Return the path of an output that can be on this machine only, ``~`` expanded; refuse addresses."""
     if is_address(path):
         raise OutputProblem(
             "This output is named by an address, and is written on this machine only.",

@@ -70,7 +70,7 @@ class Authority:
         user, device : str, optional
             The user whom it proves, and the only device that may show it. None: no user, every device.
         expires_s : float
-            Time from which on it is no longer valid.
+            Time from which on it is not valid, by the clock of :meth:`verify`: in a lab since its start.
         """
         claims: dict[str, Any] = {"app": app, "user": user, "device": device, "exp": expires_s}
         return jwt.encode({k: v for k, v in claims.items() if v is not None}, self._key, _ALGORITHM)

@@ -351,7 +351,10 @@ class Submitter(Generic[_T]):
             after = number
 
     def _send_new(self, now_us: int) -> Sequence[Effect]:
-        """Send what may be in flight and is not; a hello first, if there is no session."""
+        """Send what may be in flight and is not; only a hello, if there is no session.
+
+        Empty without a link, without such submissions, or while a hello is unanswered.
+        """
         return self._send(now_us, [item for item in self._sendable() if item.seq not in self._in_flight])
 
     def _send(self, now_us: int, items: Sequence[_Sendable[_T]]) -> Sequence[Effect]:

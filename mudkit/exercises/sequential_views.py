@@ -81,7 +81,7 @@ def _play(piece: Callable[..., Any], moves: Sequence[_Move]) -> PlayedScenario:
 
 
 def _drawn(verdict: Verdict) -> Any:
-    """Draw the history with its verdict."""
+    """Draw the history at which an answer is wrong, as the title says, with its verdict."""
     return figures.history(
         verdict, title=f"The smallest history that fails ({verdict.model}: {verdict.status})"
     )

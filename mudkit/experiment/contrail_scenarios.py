@@ -244,7 +244,7 @@ class Afternoon:
 def _exposure(lab: Lab) -> Exposure:
     """Return the ledger of what the parties of a lab held."""
     exposure = lab.trace.exposure
-    assert exposure is not None, "the lab was made with record_exposure=True"
+    assert exposure is not None, "the lab was made without record_exposure=True"
     return exposure
 
 
@@ -610,7 +610,7 @@ def party_views(
     Raises
     ------
     PredicateError
-        The filter is none.
+        The predicate is not valid.
     ParameterError
         The item is none, or a parameter is out of range.
     """

@@ -259,7 +259,10 @@ class Host(Displayed):
 
 
 class Process:
-    """A machine on a host, with its ports, timers and open calls; a kill keeps the store."""
+    """A machine on a host, with its :class:`~mudkit.events.Ports`, timers, open calls and callbacks.
+
+    A kill keeps the store and the callbacks.
+    """
 
     __slots__ = (
         "_draws",

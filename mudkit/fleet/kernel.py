@@ -188,7 +188,7 @@ class World(Clock):
         # Bound once: there is one for each entry of the queue.
         self._when_arrived, self._when_delivered = self._arrive, self._deliver_delayed
         self._when_crossed = self._cross
-        self._when_received, self._when_fired = self._receive, self._fire_timer
+        self._when_received, self._when_fired = self._deliver, self._fire_timer
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
@@ -735,18 +735,21 @@ class World(Clock):
 
     def _forward_if_let_in(self, transfer: Transfer) -> None:
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
-        target, connections = self.at_address.get(transfer.to), self.connections
+        target, trip, connections = self.at_address.get(transfer.to), transfer.message, self.connections
         host = None if target is None else target.host
         if host is None or connections is None or not host.is_online:
             self._forward(transfer)
         elif host.link is None:
             self._deliver_now(transfer, None)
-        elif not host.lets_in and not connections.lets_in(transfer, host):
-            self.fail_transfer(transfer, "not let in")
-        elif type(transfer.message) is Trip:
-            self._put_trip_on_link(transfer, host.link.down)
-        else:
+        elif type(trip) is Trip:
+            if host.lets_in or trip.connection.opener.host is host:
+                self._put_trip_on_link(transfer, host.link.down)
+            else:
+                self.fail_transfer(transfer, "not let in")
+        elif host.lets_in or connections.find(host, transfer.sender.host) is not None:
             self._put_on_link(transfer, host.link.down)
+        else:
+            self.fail_transfer(transfer, "not let in")
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
         """Deliver a message as often, and as late, as the fault hook says."""
@@ -774,18 +777,17 @@ class World(Clock):
 
     def _add_to_load(self, transfer: Transfer, link: Link | None) -> None:
         """Add a message to the load of its server; deliver it now if that has none."""
+        if link is not None:  # it has crossed the link of a device
+            self._deliver(transfer, link)
+            return
         target = self.at_address.get(transfer.to)
         load = None if target is None or target.machine is None else target.host.load
         if load is None:
-            self._deliver(transfer, link)
+            self._deliver(transfer)
         elif not load.add_message(self._when_received, transfer) and self.on_fate is not None:
             self.on_fate(transfer, "queue full")
 
-    def _receive(self, transfer: Transfer) -> None:
-        """Deliver a message to a server whose worker has taken it."""
-        self._deliver(transfer, None)
-
-    def _deliver(self, transfer: Transfer, link: Link | None) -> None:
+    def _deliver(self, transfer: Transfer, link: Link | None = None) -> None:
         """Pass a message to the machine at its address; if that is gone, the sender gets SendFailed."""
         target = self.at_address.get(transfer.to)
         if target is None or target.machine is None:

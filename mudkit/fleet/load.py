@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from mudkit.checks import Range, check_arguments
 from mudkit.fleet.clock import ARRIVAL
@@ -74,15 +72,9 @@ class Slot:
         self.served = self.lost = self.busy_us = self.waited_us = self.max_wait_us = self.max_waiting = 0
 
 
-class _Job(msgspec.Struct, eq=False):
-    """Something that waits for a worker or is served: an action with its argument, and when it came."""
-
-    action: Callable[[Any], None]
-    argument: Any
-    size_bytes: int
-    came_us: int
-    kills: int
-    """Number of times that the server had been killed when it came."""
+_Job: TypeAlias = tuple[Callable[[Any], None], Any, int, int, int]
+"""An action and its argument, the size of a message in bytes, the time at which it came, in µs, and how often
+the server had been killed then."""
 
 
 class ServerQueue:
@@ -115,23 +107,32 @@ class ServerQueue:
     def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
         """Serve or queue a message that has arrived; False: the queue is full, and it is counted as lost."""
         now_us = self._world.now_us
-        if not self._idle and len(self._waiting) >= self.profile.max_waiting:
+        job = action, transfer, transfer.size_bytes, now_us, self._kills
+        if self._idle:
+            self._serve(job, now_us)
+        elif len(self._waiting) < self.profile.max_waiting:
+            self._wait(job)
+        else:
             self._slot(now_us).lost += 1
             return False
-        self._add(_Job(action, transfer, transfer.size_bytes, now_us, self._kills))
         return True
 
     def add_timer(self, action: Callable[[Any], None], timer: Any) -> None:
         """Add a timer that is due."""
-        self._add(_Job(action, timer, 0, self._world.now_us, self._kills))
+        now_us = self._world.now_us
+        job = action, timer, 0, now_us, self._kills
+        if self._idle:
+            self._serve(job, now_us)
+        else:
+            self._wait(job)
 
     def transfers(self) -> Iterator[Transfer]:
         """Yield the messages that wait or are served."""
-        entries = (entry for entry in self._world.event_queue if entry[3] is self._when_served)
-        served = [job for *_, job in sorted(entries, key=lambda entry: entry[2]) if job.kills == self._kills]
-        for job in (*served, *self._waiting):
-            if isinstance(job.argument, Transfer):
-                yield job.argument
+        entries = [entry for entry in self._world.event_queue if entry[3] is self._when_served]
+        served = [entry[4] for entry in sorted(entries, key=lambda entry: entry[2])]
+        for _, argument, _, _, kills in (*served, *self._waiting):
+            if kills == self._kills and isinstance(argument, Transfer):
+                yield argument
 
     def rows(self) -> Iterator[tuple[str, int, int, int, float, float, float, int]]:
         """Yield a row for each interval so far, in order; see :meth:`mudkit.lab.Lab.server_load`."""
@@ -161,26 +162,23 @@ class ServerQueue:
         for transfer in lost:
             self._world.fail_transfer(transfer, "nobody there")
 
-    def _add(self, job: _Job) -> None:
-        """Serve a job, or queue it."""
-        if self._idle:
-            self._idle -= 1
-            self._serve(job, job.came_us)
-            return
+    def _wait(self, job: _Job) -> None:
+        """Queue a job for the next idle worker."""
         self._waiting.append(job)
-        slot = self._slot(job.came_us)
+        slot = self._slot(self._world.now_us)
         slot.max_waiting = max(slot.max_waiting, len(self._waiting))
 
     def _serve(self, job: _Job, now_us: int) -> None:
-        """Pass a job to a worker, which is busy with it until its end."""
+        """Pass a job to an idle worker, which is busy with it until its end."""
+        self._idle -= 1
+        _, _, size_bytes, came_us, _ = job
         slot = self._last_slot if self._slot_from_us <= now_us < self._slot_until_us else self._slot(now_us)
         slot.served += 1
-        waited_us = now_us - job.came_us
-        if waited_us:
-            slot.waited_us += waited_us
-            slot.max_wait_us = max(slot.max_wait_us, waited_us)
+        if now_us > came_us:
+            slot.waited_us += now_us - came_us
+            slot.max_wait_us = max(slot.max_wait_us, now_us - came_us)
         byte_us = self._byte_us
-        took_us = round(self._event_us + job.size_bytes * byte_us) if byte_us else self._plain_us
+        took_us = round(self._event_us + size_bytes * byte_us) if byte_us else self._plain_us
         end_us = now_us + took_us
         if end_us <= self._slot_until_us:
             slot.busy_us += took_us
@@ -190,33 +188,30 @@ class ServerQueue:
 
     def _end(self, job: _Job) -> None:
         """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
-        if job.kills != self._kills:
+        action, argument, _, _, kills = job
+        if kills != self._kills:
             return
-        byte_us = self._byte_us
-        if not byte_us:
-            job.action(job.argument)
-            self._release(job)
+        before_bytes = self._sent_bytes() if self._byte_us else 0
+        action(argument)
+        if kills != self._kills:  # it killed the server
             return
-        before_bytes = self._sent_bytes()
-        job.action(job.argument)
-        if job.kills != self._kills:  # it killed the server
-            return
-        now_us = self._world.now_us
-        end_us = now_us + round((self._sent_bytes() - before_bytes) * byte_us)
-        if end_us > now_us:
-            self._count_busy(now_us, end_us)
-            self._world.event_queue.add(end_us, ARRIVAL, self._when_sent, job)
-        else:
-            self._release(job)
-
-    def _release(self, job: _Job) -> None:
-        """Release a worker, which takes the next job, unless the server was killed."""
-        if job.kills != self._kills:
-            return
+        if self._byte_us:
+            now_us = self._world.now_us
+            end_us = now_us + round((self._sent_bytes() - before_bytes) * self._byte_us)
+            if end_us > now_us:
+                self._count_busy(now_us, end_us)
+                self._world.event_queue.add(end_us, ARRIVAL, self._when_sent, kills)
+                return
+        self._idle += 1
         if self._waiting:
             self._serve(self._waiting.popleft(), self._world.now_us)
-        else:
+
+    def _release(self, kills: int) -> None:
+        """Release a worker that has sent, unless the server was killed."""
+        if kills == self._kills:
             self._idle += 1
+            if self._waiting:
+                self._serve(self._waiting.popleft(), self._world.now_us)
 
     def _sent_bytes(self) -> int:
         """Return how many bytes the machines have sent so far."""

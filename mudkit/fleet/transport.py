@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_S: Final = 1e9
+_FOR_EVER_US: Final = 1 << 62
 _MAX_SIZES: Final = 1 << 12
 """Number of sizes of messages for which what is carried is kept."""
 _SEGMENT_BYTES: Final = 1460
@@ -127,15 +128,15 @@ class Connection:
     """A connection that ``opener``, a machine, has opened from its host to ``peer``, another."""
 
     __slots__ = (
-        "is_closed", "is_kept", "is_open", "last_us", "opener", "peer", "retry_s", "trips", "waiting",
+        "is_closed", "is_kept", "is_open", "opener", "peer", "retry_s", "trips", "until_us", "waiting",
     )  # fmt: skip
 
-    def __init__(self, opener: Process, peer: Process, now_us: int, trips: Iterator[tuple[int, int]]) -> None:
+    def __init__(self, opener: Process, peer: Process, trips: Iterator[tuple[int, int]]) -> None:
         self.opener, self.peer = opener, peer
         self.retry_s = MIN_RETRY_S
         """Time after which it is opened again if it is lost."""
-        self.last_us = now_us
-        """Time of its last message."""
+        self.until_us = _FOR_EVER_US
+        """Time after which it is forgotten, unless a message is sent before; set when it is open."""
         self.is_open = self.is_closed = False
         self.is_kept = False
         """True if it is opened again when it is lost."""
@@ -180,7 +181,9 @@ class Connections:
     def send(self, sender: Process, target: Process, message: Any, size: int) -> None:
         """Send a message over the connection of its hosts; if there is none, it waits until one is open."""
         host, now_us = sender.host, self._world.now_us
-        connection = self._find(host, target.host)
+        connection = host.connections.get(target.host)
+        if connection is not None and now_us > connection.until_us:
+            connection = self.find(host, target.host)
         if connection is None:
             if host.link is None and not target.host.lets_in:
                 refused = Transfer(
@@ -194,18 +197,11 @@ class Connections:
         transfer = Transfer(
             sender, sender.start_number, sender.address, target.address, message, size, now_us
         )
-        connection.last_us = now_us
         if connection.is_open:
+            connection.until_us = now_us + self._idle_us
             self._world.dispatch(transfer, host)
         else:
             connection.waiting.append(transfer)
-
-    def lets_in(self, transfer: Transfer, device: Host) -> bool:
-        """Return whether a message from outside reaches a device that lets nobody in."""
-        trip = transfer.message
-        if isinstance(trip, Trip):
-            return trip.connection.opener.host is device
-        return self._find(transfer.sender.host, device) is not None
 
     def receive(self, trip: Trip) -> None:
         """Answer one way of a round trip, or continue after the way back."""
@@ -215,7 +211,8 @@ class Connections:
         if (connection.opener if trip.is_back else connection.peer).machine is None:
             self._close(connection, "nobody there")
             return
-        connection.last_us = self._world.now_us
+        if connection.is_open:
+            connection.until_us = self._world.now_us + self._idle_us
         if not trip.is_back:
             back = Trip(connection, 0, is_back=True, is_ping=trip.is_ping)
             self._send_trip(connection, back, trip.back_bytes)
@@ -235,7 +232,7 @@ class Connections:
         """Open the connections of a device again that it keeps, for its link is up."""
         for connection in self._lost.pop(host.name, ()):
             opener, peer = connection.opener, connection.peer
-            if opener.machine is not None and self._find(host, peer.host) is None:
+            if opener.machine is not None and self.find(host, peer.host) is None:
                 again = self._open(opener, peer)
                 again.is_kept, again.retry_s = True, min(2 * connection.retry_s, MAX_RETRY_S)
 
@@ -251,19 +248,17 @@ class Connections:
                 if connection.opener.host is host:
                     yield from connection.waiting
 
-    def _find(self, one: Host, other: Host) -> Connection | None:
+    def find(self, one: Host, other: Host) -> Connection | None:
         """Return the connection of two hosts that is open or being opened; forget it if it has been idle."""
         connection = one.connections.get(other)
-        if connection is None:
-            return None
-        if connection.is_open and self._world.now_us - connection.last_us > self._idle_us:
-            self._close(connection, "cut")
-            return None
-        return connection
+        if connection is None or self._world.now_us <= connection.until_us:
+            return connection
+        self._close(connection, "cut")
+        return None
 
     def _open(self, opener: Process, peer: Process) -> Connection:
         """Begin the handshake of a connection."""
-        connection = Connection(opener, peer, self._world.now_us, iter(self.transport.handshake))
+        connection = Connection(opener, peer, iter(self.transport.handshake))
         opener.host.connections[peer.host] = peer.host.connections[opener.host] = connection
         self._continue_handshake(connection)
         return connection
@@ -277,6 +272,7 @@ class Connections:
             self._send_trip(connection, way, there_bytes)
             return
         connection.is_open, connection.retry_s = True, MIN_RETRY_S
+        connection.until_us = self._world.now_us + self._idle_us
         while connection.waiting and not connection.is_closed:
             transfer = connection.waiting.popleft()
             self._world.dispatch(transfer, transfer.sender.host)
@@ -303,11 +299,11 @@ class Connections:
         """
         if connection.is_closed or self._ping_us is None:
             return
-        idle_us = self._world.now_us - connection.last_us
+        idle_us = self._world.now_us - (connection.until_us - self._idle_us)
         if idle_us < self._ping_us:
             self._schedule_ping(connection, self._ping_us - idle_us)
             return
-        connection.last_us = self._world.now_us
+        connection.until_us = self._world.now_us + self._idle_us
         self._schedule_ping(connection, self._ping_us)
         size = self.transport.ping_bytes
         self._send_trip(connection, Trip(connection, size, is_back=False, is_ping=True), size)

@@ -340,7 +340,10 @@ def search_delays(
 
 
 def _between(minutes: Sequence[float], best: float, shortest: float) -> list[float]:
-    """Return delays between the best one and its neighbours; beyond the longest one the next of the grid."""
+    """Return the delays to try next, in minutes: between the best and its neighbours; empty: none.
+
+    Beyond the longest one it is the next of the grid; if 0 is best, shorter ones down to ``shortest``.
+    """
     at = minutes.index(best)
     new = []
     if best and best > _FINE * (low := minutes[at - 1]) and low:

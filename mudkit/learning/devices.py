@@ -243,7 +243,7 @@ class LocalDevices:
         return function(self.pairs)
 
     def gather(self, fleet: Fleet, sample: Sample) -> Pairs:
-        """Return the pairs of a sample; devices keep their numbers, as all are in this process."""
+        """Return the pairs whose two reads are in a sample; devices have the numbers of the fleet already."""
         if sample.chosen.all() and sample.is_whole:
             return self.pairs
         device = self.pairs.device

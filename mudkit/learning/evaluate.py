@@ -126,7 +126,10 @@ def evaluate_reads(
 
 
 def _begin_test(days: NDArray[np.int64]) -> int:
-    """Return the midnight (UTC) between reads to learn from and later ones."""
+    """Return the midnight between reads to learn from and later ones, in µs since 1970 (UTC).
+
+    ``days`` are the days with reads since 1970, in order.
+    """
     if len(days) < 2:
         raise TraceContentError(
             "There is no later day to test on.",

@@ -180,7 +180,8 @@ def ingest(
     given = _input(spark, source, Options(**options))
     plan = given.plan
     description = {**plan.description(), **given.described}
-    buckets = min(max(2, -(-given.text_bytes // PART_BYTES)), _MAX_BUCKETS)  # one fits a task's memory
+    # One fits a task's memory; of an odd number, two cores would wait for the last one.
+    buckets = min(2 * max(1, -(-given.text_bytes // (2 * PART_BYTES))), _MAX_BUCKETS)
 
     format = path.format if isinstance(path, Files) else "parquet"  # noqa: A001
     layout = TRACE if format == "parquet" else TABLES

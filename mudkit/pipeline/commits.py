@@ -438,9 +438,9 @@ def _clean(job: Job, before: Mapping[str, Any] | None, leftovers: Sequence[str])
 
 
 def _clear(job: Job, *, own_only: bool) -> None:
-    """Remove the folder of a job that ended without a manifest, and the files that no manifest names.
+    """Remove the job's folder, and the files that no manifest names, after a run that wrote no manifest.
 
-    With ``own_only`` files of other jobs stay.
+    With ``own_only`` files of other runs stay.
     """
     for name in _list_unnamed(job, job.layout.read(job.path)):
         if job.is_own(name) or not own_only:

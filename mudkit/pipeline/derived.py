@@ -224,7 +224,10 @@ def join(
 def _by_device(
     positions: DataFrame, start: Callable[[], Stream], names: tuple[str, ...], schema: pa.Schema
 ) -> DataFrame:
-    """Send the rows of each device, in order of time, through a stream of its task."""
+    """Send the rows of each device, in order of time, through a stream.
+
+    ``start`` makes the stream of a task, which gets all devices of the task one after the other.
+    """
     require_columns(positions, "positions", names)
     _refuse_other_types(positions, {name: _CASTS[name] for name in names})
     provide(positions.sparkSession)

@@ -27,7 +27,8 @@ Write: TypeAlias = Callable[[str, Iterable[Parsed]], Part]
 PART_BYTES = 64 << 20
 """Text that a task parses at most, unless it cannot be split."""
 _MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
-_MIN_BYTES = 4 << 20
+_MIN_BYTES = 16 << 20
+"""Text of a segment at least, unless a file has less: to start a task takes as long as to parse 4 MB."""
 _ROW_BYTES = 45
 """Average length of a row of text."""
 

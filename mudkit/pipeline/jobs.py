@@ -152,7 +152,7 @@ class _Trace:
 def _cells(
     trace: _Trace, span: _Span, *, zooms: Sequence[int] = (12, 14, 16), bucket_s: int = 3600
 ) -> DataFrame:
-    """Count cells whose intervals start in a span."""
+    """Count positions and reads by cell, in the buckets that start in a span."""
     buckets = span.starting(bucket_s)
     positions, reads = trace.frame("positions", buckets), trace.frame("reads", buckets)
     return cells(positions, reads, zooms=zooms, bucket_s=bucket_s)

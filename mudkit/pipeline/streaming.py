@@ -58,7 +58,7 @@ _dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 
 class Event(NamedTuple):
-    """Event for the engines of all shares; `number` orders events of the same time, `text` is JSON."""
+    """Event for the engines of all shares; `number` ascends with time over all clients, `text` is JSON."""
 
     t_us: int
     number: int
@@ -327,7 +327,7 @@ def aggregate_stream(
     OutputExists, OutputProblem
         Something else is at ``path``, or it cannot be written.
     """
-    path = output_path(path).expanduser().absolute()
+    path = output_path(path).absolute()
     _check(events, delay_s, shares)
     _settle(path, {"delay_s": float(delay_s), "shares": shares})
     spark = events.sparkSession

@@ -347,7 +347,7 @@ class Parser:
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
     def _number(self, node: exp.Expr, written: str) -> float:
-        """Convert a text to a number; PredicateError if that fails, for infinity and inexact integers."""
+        """Convert a text to a float; PredicateError if that fails, for infinity and inexact integers."""
         try:
             number = float(written)
         except ValueError:  # .3.5, which sqlglot accepts

@@ -340,7 +340,10 @@ class SparkWriter:
         return self.put(f"get(array_except(array({{}}), {_NOT_FINITE}), 0)", number)
 
     def name(self, column: Resolved, kind: int) -> _Sql:
-        """Return the value of a name if it has a kind, else NULL."""
+        """Return the value of a name; ``kind`` is one that its column may have (:meth:`of` checks it).
+
+        A value of another kind in a column of several kinds is NULL.
+        """
         if isinstance(column, Whole):
             return _Sql(_Variant(_reference(column.column), column.path).of(kind))
         if isinstance(column, Typed):

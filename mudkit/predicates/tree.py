@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Name:
-    """Name in a scope, with a path into structs."""
+    """Attribute of a scope, which is looked up at evaluation, with a path into structs."""
 
     scope: str
     path: tuple[str, ...]

@@ -166,7 +166,10 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _seconds(data: Any) -> float | None:
-    """Convert a date or time to seconds since 1970, in UTC unless it has a zone; NULL for other data."""
+    """Convert a date or a point in time to seconds since 1970, in UTC unless it has a zone; None for others.
+
+    Such as a time of day, or NumPy's NaT.
+    """
     if isinstance(data, np.datetime64):
         if np.isnat(data):
             return None

@@ -244,12 +244,12 @@ def pick_days(drawn: Drawn, which: Days) -> Days:
 
 
 def count_days(drawn: Drawn) -> int:
-    """Return the days that the events touch, counted from their begin."""
+    """Return the number of days that the events touch, counted from their begin."""
     return find_end_us(drawn) // 86_400_000_000 + 1
 
 
 def count_scored_days(drawn: Drawn) -> int:
-    """Return the days on which settings are scored."""
+    """Return the number of days on which settings are scored: every second one, or all of a short log."""
     days = count_days(drawn)
     return days // 2 if days >= MIN_SPLIT_DAYS else days
 

@@ -338,7 +338,7 @@ class _Pair:
         return (this, other) if is_short and words.NO_VALUE not in pair else _UNNAMED
 
     def differences(self) -> pd.DataFrame:
-        """List ``what, this, other``: parameters, inputs and versions that differ."""
+        """Return a table ``what, this, other`` of the parameters, inputs and versions that differ."""
         import pandas as pd
 
         return pd.DataFrame(self._differences(), columns=["what", "this", "other"])

@@ -53,7 +53,7 @@ class Growth:
         """Return it in sentences."""
         named, unit, _ = COSTS[cost]
         system, rival = words.quoted(self.system), words.quoted(self.rival)
-        text = f"{_begun(self.task)}: {system} sends each item to every phone."
+        text = f"{_capitalise(self.task)}: {system} sends each item to every phone."
         if not self.rival:
             return f"{text} No system that sends to fewer comes within {100 * LOOSER:.0f} points in time."
         if self.larger_cost is None:
@@ -154,6 +154,6 @@ def _pair(pool: TaskPool, names: Sequence[str], values: NDArray[np.float64]) -> 
     return one, other
 
 
-def _begun(task: str) -> str:
+def _capitalise(task: str) -> str:
     """Return a task's name as the first word of a sentence."""
     return task[:1].upper() + task[1:]

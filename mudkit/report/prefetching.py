@@ -222,7 +222,7 @@ class SizingStudy:
                 f"No firm limit: {self._chosen.subject} costs least on the days for choosing, "
                 f"{better.subject}{less} on those for scoring."
             )
-        todo = _begun(self.setting.sentence)
+        todo = _capitalise(self.setting.sentence)
         if self._is_indifferent and verdict == "default":
             return f"{todo}: on these reads every limit costs the same."
         if verdict == "default":
@@ -545,7 +545,7 @@ class SizingStudy:
             title = f"By cost, {good} cannot be told apart: the differences may be chance"
         else:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
-            title = f"{_begun(setting.subject)} costs " + " and ".join(
+            title = f"{_capitalise(setting.subject)} costs " + " and ".join(
                 f"{self._amount(abs(value))} {'less' if value > 0 else 'more'} than "
                 f"{Setting(float(table['limit'].iloc[place])).subject}"
                 for place, value in zip(beside, more, strict=True)
@@ -764,13 +764,13 @@ def study_sizing(
     )
 
 
-def _begun(sentence: str) -> str:
+def _capitalise(sentence: str) -> str:
     """Return a text as a sentence begins."""
     return sentence[:1].upper() + sentence[1:]
 
 
 def _ends(row: pd.Series, name: str) -> str:
-    """Return the interval of a share in brackets; nothing without one."""
+    """Return `` (interval … %)`` of a share; an empty text without one."""
     shown = _percent(row, name)
     return f" (interval {shown.partition('(')[2][:-1]} %)" if shown.endswith(")") else ""
 

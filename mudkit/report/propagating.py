@@ -261,7 +261,7 @@ class JoiningStudy:
 
     @cached_property
     def last_joined_sent(self) -> NDArray[np.int64]:
-        """Counts of messages by local day and by distance of these from the last reports when sent."""
+        """Counts of last reports by local day and by distance from :attr:`last_joined` when sent."""
         return self.joined_sums.sent(self._combination("join last"))
 
     @cached_property

@@ -59,8 +59,8 @@ class Recording(NamedTuple):
         (day), ``days`` with rows, ``start_us, end_us`` (of the first and the last row).
     pauses : pandas.DataFrame
         Times without a row of any device, in order: ``start_us, end_us, kind``, and ``usual``, how many
-        devices usually report then. A ``break`` holds a whole day; a ``rest`` is one at which few devices
-        usually report; any other is a ``hole``.
+        devices usually report then. A ``break`` holds a week of whole days, or more; a ``rest`` is one at
+        which few devices usually report; any other is a ``hole``.
     """
 
     stretches: pd.DataFrame

@@ -117,7 +117,7 @@ class OfTrace(Parameters):
     @field_validator("rule")
     @classmethod
     def _is_rule(cls, value: str) -> str:
-        """Refuse a text that is no rule of reads."""
+        """Refuse a text that is no rule of reads; an empty one stands for the default."""
         if value:
             try:
                 Rule.parse(value)

@@ -321,6 +321,7 @@ def measure_payload(
     sizes: dict[int, list[float]] = {10: [], 100: [], 1000: []}
     alone: dict[int, list[float]] = {10: [], 100: []}
     for seed in seeds:
+        say(f"seed {seed}")
         aggregates = aggregate_all(list(draw_messages(count, seed, per_s=10.0)), 1)
         for size, values in sizes.items():
             chained = [

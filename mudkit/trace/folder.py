@@ -411,7 +411,7 @@ def read_table(path: PlaceLike, name: str, *, where: str | Predicate | None = No
 
 
 def _damaged(path: Place, problem: str) -> TraceFormatError:
-    """Return the error for a trace whose files do not have what its manifest says."""
+    """Return the error for a trace that cannot be read, or does not have what its manifest says."""
     return TraceFormatError(
         f"The trace {path} is damaged.",
         where=str(path),

@@ -333,7 +333,7 @@ def beyond(degrees: float) -> Summary:
 
 
 def _list_beyond(degrees: float, piece: Piece) -> pa.Table:
-    """Return the number of rows beyond a latitude, to the north or to the south."""
+    """Return a table of one row: in ``rows`` how many lie beyond a latitude, north or south."""
     rows = int((np.abs(piece.lat[piece.begin :]) > degrees).sum())
     return pa.table({"all": [0], "rows": [rows]})
 

@@ -146,7 +146,7 @@ class _Walk:
         return int(self.draws.integers(what, number, 0, most))
 
     def _publish(self, number: int) -> None:
-        """Publish a message with drawn content."""
+        """Publish a message with the content drawn for ``number``, which is the same each time."""
         message = {
             "number": number,
             "kind": ("count", "limit", "sum")[self._draw(1, number, 3)],

@@ -199,7 +199,7 @@ class CacheBench:
         return pd.DataFrame({"stale_share": budgets / count, "sent_share": sent / count})
 
     def _reads(self, served: NDArray[np.int64]) -> pd.DataFrame:
-        """Return a row for each read; `served` is the answer that serves it, or `SENT` for the cloud's."""
+        """Return a row for each read; `served` is the pair that serves it, or `SENT`: the cloud does."""
         import pandas as pd
 
         pairs, is_local = self.pairs, served != SENT

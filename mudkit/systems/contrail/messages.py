@@ -620,7 +620,7 @@ class LeaveGroup(_Operation, frozen=True, tag="leave"):
 
 
 class GetCounts(_Operation, frozen=True, tag="counts"):
-    """Operation: return the numbers of dropped messages by reason."""
+    """Operation: return the numbers of dropped messages and of other problems, by reason."""
 
 
 class FollowFriends(_Operation, frozen=True, tag="follow"):

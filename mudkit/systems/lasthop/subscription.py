@@ -53,7 +53,7 @@ class Limits(TypedDict, total=False):
 @check_arguments
 @dataclass(frozen=True)
 class Subscription:
-    """A subscription to a topic.
+    """A subscription to a topic. Hours are local; a setting of the other mode has no effect.
 
     Parameters
     ----------

@@ -374,7 +374,10 @@ class ServerMachine:
         return self._send(source, Unregistered(message.incarnation, message.seq))
 
     def _record_registration(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
-        """Record a registration; if it may be a late copy, return an Identify and record nothing."""
+        """Record a registration or its end; empty: done.
+
+        If it may be a late copy, only the nonce of an Identify is recorded, which is returned.
+        """
         key = message.client, message.device
         known = self._known.get(key)
         if known is not None and (known.incarnation != message.incarnation or known.seq > message.seq):

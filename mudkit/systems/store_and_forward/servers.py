@@ -178,7 +178,7 @@ class DeviceQueue:
         return [other for other in sorted(self.queue) if self.queue[other].sender == message.sender]
 
     def store_key(self, message: Deliver | DeliveryAck, number: int | None = None) -> str:
-        """Return the store key of a message, or of another one of the same incarnation."""
+        """Return the store key of a message, or of another one of its incarnation, if any is pending."""
         pending = self._batches.get(message.sender, {}).get(message.incarnation)
         batch = 0 if pending is None else pending.batch
         number = message.number if number is None else number

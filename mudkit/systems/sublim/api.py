@@ -168,7 +168,7 @@ class Publisher(OnHost):
         return self.installed.call(_build_publish(message, item))
 
     def submissions(self) -> Operation:
-        """Count the messages that are ``pending``, and those that were ``refused``.
+        """Count the messages that are ``pending``, and those that were ever ``refused``; none is ``expired``.
 
         Handled by :meth:`~mudkit.systems.sublim.device.PublisherMachine.handle`.
         """

@@ -380,7 +380,7 @@ class ClientMachine:
         self._reported, self._reported_us = self._automatic, now_us
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
-        """Send the last report, until it is acknowledged."""
+        """Send the last numbered report, in any case, and retransmit it until it is acknowledged."""
         seq = self._last_report
         report = Report(self._me, seq, Automatic(**self._reported), store_id(self._ports), self._session)
         return self._send_until_acked(now_us, seq, report)
@@ -407,7 +407,10 @@ class ClientMachine:
         return (lost, *self._send_report(now_us))
 
     def _skip_reports(self, seq: int) -> Record:
-        """Skip report numbers up to ``seq``, which this store has used and forgotten; return the incident."""
+        """Skip report numbers up to ``seq``, which this store has used and forgotten; return the incident.
+
+        The caller has checked that ``seq`` is above the last number: a lower one would set it back.
+        """
         lost = rollback_incident(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
         self._store.put("report", seq)
         return lost

@@ -249,7 +249,8 @@ class Source:
         """Read all files, or some of them or of their segments, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
-        by their paths. A file of a folder without rows is a row that is set aside.
+        by their paths. A file of a folder without rows gives a batch without rows, with one that is set
+        aside; a single file without any is refused.
 
         Raises
         ------
@@ -257,7 +258,7 @@ class Source:
             A file is truncated, or its content does not match its header.
         """
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
-        for part in parts or map(Segment, self.files()):
+        for part in map(Segment, self.files()) if parts is None else parts:
             name = self._name_of(part.file)
             folder, has_rows = PurePosixPath(name).parent, part.begin is not None
             try:
@@ -349,7 +350,7 @@ class TableSource(Source):
         return super().names_zones() if self.zoned is None else self.zoned
 
     def batches(self, parts: Sequence[Segment] | None = None) -> Iterator[Batch]:
-        """See :meth:`Source.batches`."""
+        """Read the table in batches; it has no parts. See :meth:`Source.batches`."""
         for batch in batches_of_table(self.table, self.columns, self.path.name):
             yield self.with_places(batch)
 
@@ -750,7 +751,7 @@ def _counts(name: str) -> bool:
 
 
 def _refuse_partial(folder: Place, name: str) -> None:
-    """Raise TraceFormatError for a folder in it that tells that not all files beside it count."""
+    """Raise TraceFormatError if the name of a folder in it tells that not all files beside it count."""
     if name.startswith(_STAGING) or JOB_FOLDER.fullmatch(name):
         raise TraceFormatError(
             f"{folder} is not complete: a job writes it, or was stopped.",

@@ -109,7 +109,7 @@ def _is_mostly(head: bytes, row: re.Pattern[bytes]) -> bool:
 
 
 def is_gowalla(head: bytes) -> bool:
-    """Return whether at least half of the first lines are check-ins of Gowalla or Brightkite."""
+    """Return whether at least half of the first lines are check-ins of Gowalla, and none is a header."""
     return _is_mostly(head, _CHECK_IN)
 
 
@@ -119,7 +119,7 @@ def is_foursquare(head: bytes) -> bool:
 
 
 def is_t_drive(head: bytes) -> bool:
-    """Return whether at least half of the first lines are rows of T-Drive."""
+    """Return whether at least half of the first lines are rows of T-Drive, and none is a header."""
     return _is_mostly(head, _T_DRIVE_ROW)
 
 

@@ -152,8 +152,8 @@ def read_gpx(file: Place, columns: dict[str, str]) -> Iterator[Batch]:
     The device is the file's stem; where the file holds several tracks, those of a track are of the device
     ``stem/name``, or ``stem/track 2`` without a name. A point without a time has a null there. The speed is
     the element ``speed`` of the point (GPX 1.0) or among its extensions (Garmin's TrackPointExtension v2,
-    OsmAnd), all of them in metres a second. Waypoints are saved places and set aside: their times tell when
-    they were saved.
+    OsmAnd), all of them in metres a second. Waypoints are saved places: they have numbers among the rows, and
+    are set aside (``Batch.malformed``), since their times tell when they were saved.
     """
     return _read(file, _GPX)
 

@@ -2,7 +2,7 @@
 
 Each batch gives all records the same value, deletes all, or has a part that must be refused, and then has no
 effect. So the records are alike in the store, in each read of any type, and in the snapshots of continuous
-reads. Not judged is what a device answers from a store that holds fewer records than a batch has.
+reads. Not judged is what a device answers from its store, which may mix versions of different times.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Batches:
     def __init__(self, clients: Mapping[str, Client], log: Mapping[int, Any], draw: Random) -> None:
         self._clients, self._log, self._draw = clients, log, draw
         self._batches: list[_Committed] = []
-        self._reads: list[tuple[str, bool, Any]] = []
-        """One-time reads, each with its type, and whether its device holds fewer records than a batch has."""
+        self._reads: list[tuple[str, Any]] = []
+        """One-time reads, each with its type."""
         self._handles: dict[str, ContinuousRead] = {}
         """Continuous read of each client that has one."""
         self._parts_seen: list[str] = []
@@ -67,9 +67,7 @@ class Batches:
         else:
             self._follow(name)
         kind = self._draw.choice(get_args(ReadType)[:-1])
-        machine = self._clients[name].installed.machine
-        is_small = machine is None or machine.observed.local.max_rows < len(_KEYS)
-        self._reads.append((kind, is_small, self._clients[name].read(TOGETHER, type=kind)))
+        self._reads.append((kind, self._clients[name].read(TOGETHER, type=kind)))
 
     def record_loss(self, name: str) -> None:
         """Record that a device was wiped or restored: its handle may be another read's."""
@@ -78,10 +76,8 @@ class Batches:
     def apart(self) -> list[str]:
         """Return in words where a batch was seen, stored or answered in parts."""
         problems = list(self._parts_seen)
-        for kind, is_small, read in self._reads:
-            if read.status != "ok" or not read.result().is_complete:
-                continue
-            if not is_small or set(read.result().source.values()) == {"remote"}:
+        for kind, read in self._reads:
+            if read.status == "ok" and set(read.result().source.values()) == {"remote"}:
                 problems += _unlike(f"a read, {kind}", read.result().records)
         values: dict[str, list[int]] = {}
         records: dict[str, Any] = {}

@@ -24,10 +24,11 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
+from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device import write_path
+from mudkit.systems.mud.device import cache, write_path
 from mudkit.systems.mud.device.attachment import Attach, SessionState
-from mudkit.systems.mud.device.cache import CachedAnswer
+from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import (
     RETRY,
     Connection,
@@ -397,7 +398,7 @@ BUGS: Final = (
     Bug(
         "a processor that does not announce its restart",
         "continuous reads end silently when a processor has lost them",
-        ((ContinuousReads, "_note_generation", lambda self, *given: ()),),
+        ((ContinuousReads, "_record_generation", lambda self, *given: ()),),
         in_histories=False,
         seed=14,
     ),
@@ -655,6 +656,20 @@ BUGS: Final = (
         ((ContinuousReads, "_store_delivered", lambda self, *given: None),),
         in_histories=False,
         seed=3,
+    ),
+    Bug(
+        "an answer that contains any other",
+        "a read of more than the device has asked for is answered by it, and says that it is complete",
+        ((Cache, "_contains_query", lambda self, larger, smaller: larger.table == smaller.table),),
+        in_histories=False,
+        seed=25,
+    ),
+    Bug(
+        "a rest that is not asked for",
+        "an answer that the device has a part of says that it is complete",
+        ((cache, "remainder", lambda query, by: Predicate("key = ''")),),
+        in_histories=False,
+        seed=36,
     ),
     Bug(
         "a first state that is told too early",

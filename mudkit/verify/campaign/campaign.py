@@ -99,6 +99,8 @@ class Campaign:
         """Host of each client."""
         self._undelayed: set[str] = set()
         """Clients without a write policy."""
+        self._by_utility: list[str] = []
+        """Clients without a read policy."""
         groups: dict[str, str] = {}
         users = ["ann", "bob", "cem"][: draw.randint(1, 3)]
         names = [f"{user}-phone" for user in users] + ["ann-tablet"] * draw.randint(0, 1)
@@ -156,6 +158,8 @@ class Campaign:
         self._is_counting = self._increments.random() < 0.2
         self._windows = Random(f"windows of run {seed}")
         """A separate stream for windows, so that they leave runs without them as they are."""
+        self._ranges = Random(f"ranges of run {seed}")
+        """A separate stream for reads of ranges, so that they leave runs without them as they are."""
         self._restarted: dict[str, None] = {}
         """Clients whose applications were started again."""
         self.must_commit: dict[str, str] = {}
@@ -192,14 +196,17 @@ class Campaign:
         policy = draw.choices(writes, [1, 3, 6])[0]
         if policy is None:
             self._undelayed.add(name)
+        max_rows, is_shipped = draw.choice([2, 100]), draw.random() < 0.5
+        if not is_shipped:
+            self._by_utility.append(name)
         self._hosts[name] = host = ObservedHost(device, self._record_transition)
         client = Client(
             host,
             self.cloud,
             app=APP,
-            max_rows=draw.choice([2, 100]),
+            max_rows=max_rows,
             token=self.lab.token(user, APP, hours=hours),
-            read_policy=ShippedPolicy() if draw.random() < 0.5 else None,
+            read_policy=ShippedPolicy() if is_shipped else None,
             write_policy=policy,
             max_waiting=Random(f"{name} of run {self._seed}").choice([1, 3, 1000]),
         )
@@ -461,6 +468,8 @@ class Campaign:
             plan += [(at_us, step) for at_us, step in plan[-5:]]  # two at once, which may become one
         many = self._windows.choices([0, 2, 5], [2, 2, 1])[0]
         plan += [(self._windows.randint(0, end_us), "window") for _ in range(many)]
+        many = self._ranges.choices([0, 30], [1, 1])[0] if self._by_utility else 0
+        plan += [(self._ranges.randint(0, end_us), "range") for _ in range(many)]
         plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us), *self.batches.plan(end_us)]
         if is_long:
             plan.append((away_us, "away"))
@@ -497,6 +506,8 @@ class Campaign:
             self.work.tally(draw.choice(list(self.clients)), draw.choice([None, "n = 1"]))
         elif step == "window":
             self.work.window(self._windows.choice(list(self.clients)), self._windows)
+        elif step == "range":
+            self.work.read_range(self._ranges.choice(self._by_utility), self._ranges)
         elif step == "application":
             self._restart_application()
         elif step in GUARDED_STEPS:

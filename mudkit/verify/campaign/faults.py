@@ -337,7 +337,7 @@ class FaultInjector:
         self._world.schedule_action(restart_us, lambda _: self._faults.restart(host))
 
     def _record_restart(self, host: str) -> None:
-        """Record that a host is up; its kill stays in effect a little longer."""
+        """Record that a host is up; its kill is in effect a little longer, or while others are down by it."""
         column = self._down.pop(host, None)
         if column is not None and column not in self._down.values():
             self._until_us.pop(column, None)

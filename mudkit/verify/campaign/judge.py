@@ -23,6 +23,7 @@ from mudkit.verify.campaign.work import (
     AGGREGATE,
     COUNTS,
     MAIN,
+    MAX_AGE_S,
     SIDE,
     ReaderData,
     Watch,
@@ -104,6 +105,7 @@ class Judgement:
             "reads show only records visible to the reader": self._judge_shown,
             "a pending write is read at once on its own device, under every policy": self._judge_own_reads,
             "no read shows an older version than its device was told of": self._judge_pushed,
+            "an answer that is complete has each record that matches": lambda: self._judge_complete(rows),
             "a table shows no record of a dropped table of the same name": self._judge_tables,
             "no machine drops a message of another": self._judge_dropped,
             "shipped policies are followed": self._judge_policies,
@@ -342,6 +344,25 @@ class Judgement:
                 for at_us, told_key, told_version in notified.get(read.process.host.name, ()):
                     if at_us < read.invoked_us and told_key == key and told_version > version:
                         self.problems.append(f"{read} shows version {version} of {key} after {told_version}")
+
+    def _judge_complete(self, rows: list[dict[str, Any]]) -> None:
+        """Check that complete answers have the records that matched for longer than their age.
+
+        They come from the back end, whose copy is never old.
+        """
+        if self.campaign.cloud.replicas:
+            return
+        for read in self.campaign.work.range_reads:
+            if read.status != "ok" or not read.result().is_complete:
+                continue
+            self.counts["complete answers, judged"] += 1
+            known = {row["key"]: row for row in rows if row["ts_us"] <= read.responded_us}
+            since_us = read.invoked_us - MAX_AGE_S * 1e6
+            predicate = read.call.named_arguments["predicate"]
+            for key, row in known.items():
+                is_old = row["ts_us"] < since_us and row["data"] is not None and row["predicate"] is None
+                if is_old and predicate({**row["data"], "key": key}) and key not in read.result().records:
+                    self.problems.append(f"{read} of {predicate} lacks {row}, and says that it is complete")
 
     def _judge_values(self, operation: Any, values: list[str]) -> None:
         """Add a problem unless each of the values that an operation shows is visible to its reader."""
@@ -880,11 +901,12 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
                 yield (f"{notified}, which the reader's data hides: {row}")
             if change.record != row["data"]:
                 yield (f"{notified}, the log has {row}")
-        else:  # with the version that was notified before: a later one is hidden
+        else:  # with the version that the device was told of before: a later one is hidden
+            is_known = before is not None and change.version <= before.version
             later = (
-                [row]
-                if before is None or change.version > before.version
-                else [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
+                [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
+                if is_known or place in watch.corrections
+                else [row]
             )
             if all(
                 visibility(row, _possible_data(watch, row["ts_us"], notified_us)) == {True} for row in later
@@ -917,7 +939,8 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
 def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     """Yield what an application shows at the end and its device does not, and what is wrongly pending.
 
-    An application that the cloud has ended or its device has lost shows nothing any more.
+    An application that the cloud has ended or its device has lost shows nothing any more. What is pending is
+    not judged if it is not known whether the reader's last data were taken.
     """
     observed = campaign.clients[watch.client].installed.machine
     is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
@@ -938,6 +961,8 @@ def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
     for key in pending - set(local.pending_keys(MAIN)):
         yield f"{where} shows {key} as pending, and no write of it is"
     reader = watch.reader_data[-1]
+    if reader.operation is not None and reader.operation.status != "ok":  # lost with a kill, perhaps
+        return
     for key in local.pending_keys(MAIN):
         write = local.newest_write(MAIN, key)
         row = {"key": key, "data": write.data, "predicate": write.predicate and as_wire(write.predicate)}

@@ -27,6 +27,9 @@ COUNTS: Final = "counts"
 """Table of some runs with one record, in which all clients count."""
 AGGREGATE: Final = "count(*), max(n)"
 """Aggregates of reads and continuous reads."""
+_RANGES: Final = ("n >= 0", "n >= 1", "n <= 1", "n >= 1 AND n <= 1", "n = 1 OR n = 2", "n <= 0", "n >= 2")
+MAX_AGE_S: Final = 60.0
+"""Age of answers that reads of ranges accept."""
 _SAVING: Final = energy(per_j_s=1000.0)
 """Utility of a write that waits for others, for as long as any."""
 _READ_TYPES: Final[tuple[ReadType, ...]] = ("committed", "committed_wio", "uncommitted")
@@ -175,6 +178,8 @@ class Work:
         """Entries of the back end's log as they were written; those beyond its end were rolled back."""
         self.writes: list[WriteRecord] = []
         self.reads: list[Any] = []
+        self.range_reads: list[Any] = []
+        """Reads that an answer on the device may contain, or cover in part."""
         self.reads_awaited: list[Any] = []
         """Calls that wait for the first states of continuous reads."""
         self.own_reads: list[tuple[WriteRecord, Any]] = []
@@ -380,6 +385,13 @@ class Work:
             latest=draw.random() < 0.15, aggregate=aggregate,
             offline=self._added.choices(get_args(Offline), [4, 1, 1])[0],
         ))  # fmt: skip
+
+    def read_range(self, name: str, draw: Random) -> None:
+        """Read the records of a range, of which an answer on the device may have all or a part."""
+        text, utility = draw.choice(_RANGES), freshness(MAX_AGE_S)
+        read = self._clients[name].read(MAIN, text, "committed", self._data(name), utility, offline="fail")
+        self.reads.append(read)
+        self.range_reads.append(read)
 
     def _read_own(self, name: str) -> None:
         """Read the last write, which everybody may see, before it can have been answered."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from examples import examples
 from fleet_machines import Puppet
@@ -15,6 +16,8 @@ from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import LinkUp, Send, SendFailed
 from mudkit.fleet import LINKS
+from mudkit.fleet.coverage import Coverage
+from mudkit.sources.courses import Places
 from mudkit.units import KM_PER_DEGREE, distance_km
 
 WIFI = LINKS["wifi"]
@@ -96,6 +99,53 @@ def test_devices_on_any_way_are_attached_by_their_distance(middle: Any, steps: A
         away_m = 1000 * float(distance_km(lat, lon, *middle))
         is_attached = away_m <= (100 if is_attached else 95)
         assert ann.network == ("wifi" if is_attached else "lte")
+
+
+class Walk:
+    """Mobility of three devices that are at given places on the equator, in metres, each for a minute."""
+
+    until_us = None
+
+    def __init__(self, steps: Any) -> None:
+        self._steps = steps
+
+    def course(self, seed: int, devices: Any, start_us: int) -> Walk:
+        """Begin the walk."""
+        return self
+
+    def at(self, t_us: int) -> Places:
+        """Return the places of the minute."""
+        east_m = self._steps[min(t_us // 60_000_000, len(self._steps) - 1)]
+        return Places(np.zeros(3), np.array([at(metres)[1] for metres in east_m]), np.zeros(3))
+
+
+@examples(60)
+@given(steps=st.lists(st.tuples(places, places, places), min_size=2, max_size=12))
+def test_devices_of_a_fleet_are_attached_by_their_distances(steps: Any) -> None:
+    """Each of the fleet joins within 95 % of the range and leaves beyond the whole, as a device that is moved."""
+    lab = Lab(seed=1)
+    lab.access_point("cafe", at(0), 100)
+    lab.device("ann", at=at(1000), roam=True)
+    fleet = lab.fleet(3, mobility=Walk(steps), roam=True)
+    attached = [False] * 3
+    for east_m in steps:
+        attached = [abs(m) <= (100 if was else 95) for m, was in zip(east_m, attached, strict=True)]
+        assert [device.network == "wifi" for device in fleet] == attached
+        lab.run(minutes=1)
+
+
+def test_devices_far_from_ranges_are_not_followed(monkeypatch):
+    """Ten kilometres away, a metre a minute changes nothing: no call a device and step."""
+    followed: list[str] = []
+    follow = Coverage.follow
+    monkeypatch.setattr(
+        Coverage, "follow", lambda self, device: (followed.append(device.name), follow(self, device))
+    )
+    lab = Lab(seed=1)
+    lab.access_point("cafe", at(0), 100)
+    fleet = lab.fleet(3, mobility=Walk([(10_000 + n,) * 3 for n in range(100)]), roam=True)
+    lab.run(hours=1)
+    assert followed == [device.name for device in fleet]
 
 
 def test_device_that_is_far_from_ranges_joins_a_new_one():

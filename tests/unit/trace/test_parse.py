@@ -10,6 +10,14 @@ MAX_BYTES_A_ROW = 150
 """A dozen numbers for each row at a time: its reason, a text, is for rows that are set aside alone."""
 
 
+def test_no_part_of_a_source_is_read_if_none_is_named(tmp_path):
+    file = tmp_path / "cabs.csv"
+    file.write_text("device,ts,lat,lon\ncab,1700000000,47.0,8.5\n")
+    source = Options().plan(file).source
+    assert len(list(source.batches())) == 1
+    assert list(source.batches([])) == []
+
+
 def test_good_rows_hold_no_texts_of_reasons(tmp_path):
     file = tmp_path / "cabs.csv"
     lines = (f"cab{n % 9},{1_700_000_000 + n},47.{n:06d},8.5" for n in range(ROWS))

@@ -159,7 +159,7 @@ class ProviderOutbox:
         return self._send(batch)
 
     def acknowledge(self, number: int, *, is_missing: bool) -> tuple[OutboxMessage | None, list[Effect]]:
-        """Process an answer: return the settled message, or send the body of an item the cache lacks.
+        """Process an acknowledgement: return the message if it is settled, or send a body the cache lacks.
 
         None: the message is not settled, or was settled before.
         """

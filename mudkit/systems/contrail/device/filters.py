@@ -193,7 +193,7 @@ class Filters:
         return self._notify_accepted(kept) if accepted else []
 
     def _notify_accepted(self, kept: _StoredFilter) -> list[Effect]:
-        """Notify the application of an accepted filter, and repeat this after a kill before the callback."""
+        """Store and return the notification of an accepted filter; a kill before the callback repeats it."""
         return [self.notices.add(kept), _acceptance_notice(kept)]
 
     def repeat_notices(self) -> list[Effect]:

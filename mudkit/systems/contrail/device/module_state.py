@@ -197,11 +197,11 @@ class ModuleState:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of dropped messages by reason."""
+        """Numbers of dropped messages and of other problems, by reason."""
         return self.store.get("counts", dict[str, int]) or {}
 
     def count(self, reason: str) -> None:
-        """Count a dropped message under a reason; applications can ask for the numbers."""
+        """Count a dropped message, or another problem, under a reason; see :attr:`counts`."""
         counts = self.counts
         self.store.put("counts", counts | {reason: counts.get(reason, 0) + 1})
 

@@ -276,7 +276,10 @@ class Storage:
         return replace(task, storage_incarnations=[*known, *({self._incarnation} - set(known))])
 
     def _execute_op(self, now_us: int, op: Op, task: Task) -> tuple[Answer, Sequence[Effect]]:
-        """Execute an operation and return its answer: the new place, if its queue has moved."""
+        """Execute an operation; return its answer and further effects.
+
+        On a queue that has moved it is not executed, and the answer is the new place.
+        """
         match op:
             case CacheItem():
                 self._cache.put(op)

@@ -43,7 +43,7 @@ class StoredSubscription(msgspec.Struct, frozen=True):
 
 
 class _StoredMessage(msgspec.Struct, frozen=True):
-    """A message in the store that is waiting or on the device."""
+    """A message at or above the threshold, as stored; the spool knows whether it waits or was forwarded."""
 
     rank: float
     order: int

@@ -128,7 +128,7 @@ class Spool:
 
     @property
     def prefetch_limit(self) -> float:
-        """Maximum number of messages on the device before a read."""
+        """Number of messages on the device up to which a buffer is filled; 0 for other policies."""
         return self._limit
 
     # -- the routines of the figure

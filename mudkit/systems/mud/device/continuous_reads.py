@@ -530,8 +530,9 @@ class ContinuousReads:
             row = local.held_row(name, key)
             if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
                 local.evict(name, key)
-            if isinstance(change, Upsert) and is_known:
-                local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
+            lsn = change.lsn if isinstance(change, Upsert) else body.lsn
+            if isinstance(lsn, int) and is_known:
+                local.record_seen(name, body.table, local.partition_of(name, key), lsn)
             return
         row = HeldRow(
             key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,

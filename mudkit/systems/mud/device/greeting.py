@@ -97,7 +97,7 @@ class Greeting:
         return [*self._timer.clear(), *greet]
 
     def link_down(self) -> Sequence[Effect]:
-        """Note that there is no link: no hello, heartbeat or notification until there is one."""
+        """Note that there is no link, and cancel hello and heartbeat; apps are not told."""
         self._is_up = self._is_greeted = False
         return [*self._timer.clear(), CancelTimer(HEARTBEAT)]
 

@@ -183,7 +183,11 @@ def question_text(feature: str, threshold: float) -> str:
 
 
 def action_text(action: Action) -> str:
-    """Return the decision of a leaf in words: ``local``, ``never``, ``10 min``."""
+    """Return the decision of a leaf in words.
+
+    Of a read ``local`` or ``remote``; of a write how long it waits: ``at once``, ``10 min``, or ``never``, if
+    it is not sent.
+    """
     return action if isinstance(action, str) else words.duration(action) if action else "at once"
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Protocol
 from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
 from mudkit.predicates.values import point
-from mudkit.systems.mud.policies.utility import Query, freshness
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.units import distance_km
 from mudkit.wire import Fields
 
@@ -67,7 +67,7 @@ class ReadPolicy(Protocol):
         context : mapping
             State of the device, such as ``battery`` and ``speed_mps``.
         cache : sequence of Cached
-            Earlier answers on the device that could serve.
+            All earlier answers on the device, of any table.
         """
         ...
 
@@ -143,8 +143,7 @@ class Freshness:
     """
 
     @check_arguments
-    def __init__(self, max_age_s: float) -> None:
-        self._utility = freshness(max_age_s)
+    def __init__(self, max_age_s: Annotated[float, Range(0.0, 1e9)]) -> None:
         self._max_age_s = max_age_s
 
     def decide(

@@ -341,7 +341,7 @@ class NotificationServer:
         return [*effects, *self._moved.restart(now_us)]
 
     def _store_apps(self, session: _Session) -> None:
-        """Store the address of each app of a session."""
+        """Store the session's address for each of its apps, and whether it has shown a token."""
         for app in sorted({*session.apps, *session.proven}):
             endpoint = f"{session.netid}/{app}"
             known = _KnownApp(session.sender.receiver_address, app in session.proven)

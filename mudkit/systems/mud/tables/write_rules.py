@@ -43,7 +43,8 @@ def rule(text: str | Predicate, /, **parameters: Value) -> Predicate:
     Parameters
     ----------
     text : str or Predicate
-        A condition over ``old``, ``new`` and ``auth``, or a rule, which is returned.
+        A condition over ``old``, ``new`` and ``auth``; or a rule, which is returned as it is, whatever the
+        parameters.
     **parameters
         Constants for ``:name`` in the text; a text without parameters may be passed as it is.
 
@@ -51,6 +52,8 @@ def rule(text: str | Predicate, /, **parameters: Value) -> Predicate:
     ------
     PredicateError
         The rule cannot be parsed, or names what it cannot see.
+    ParameterError
+        A predicate that is no rule.
 
     Examples
     --------

@@ -180,7 +180,7 @@ class Groups:
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined in :attr:`dropped`; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
@@ -234,7 +234,7 @@ class Groups:
         return [entry for batches in entries.values() for entry in batches]
 
     def _expire(self, now_us: int, cohort: _Cohort, entries: dict[int, list[Entry]]) -> None:
-        """Release the batches of a cohort whose time has come, and drop messages after the retention."""
+        """Release the due batches of a cohort into ``entries``; drop messages after the retention."""
         pending, before = cohort.pending, cohort.pending.dropped
         for batch in pending.expire(now_us):
             self._release_counted(cohort, batch, entries, batch)

@@ -110,7 +110,10 @@ class Share:
         return engine, self._clients, self._last
 
     def handle(self, event: _ClientEvent) -> list[Output]:
-        """Process an event unless its number was processed before; return aggregates and problems."""
+        """Process an event; return aggregates and problems.
+
+        One whose number is not above the last one's, of whatever client, is a duplicate, and without effect.
+        """
         if event.number <= self._last:
             return []
         self._last = event.number

@@ -238,7 +238,7 @@ def received_cells(rows: list[ReceivedCell], tracks: Mapping[str, Track]) -> pd.
 
 
 def _track_of(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track:
-    """Return the positions of a device as a track."""
+    """Return the positions of a device as a track, in seconds; ``times_us`` has the time of each row."""
     own = (frame["device"] == name).to_numpy()
     return times_us[own] / 1e6, frame["lat"].to_numpy()[own], frame["lon"].to_numpy()[own]
 

@@ -145,7 +145,10 @@ class _Trials:
             yield ChargeFinding(rule, f"whether it sends more on a lower battery is not known: {why}")
 
     def _compare_levels(self, context: Context, fires: list[int]) -> Iterator[ChargeFinding]:
-        """Yield a finding if a lower level of the battery sends more; ``fires`` has the rule at each."""
+        """Yield a finding for each pair of rules of which the one at the lower battery level sends more.
+
+        ``fires`` has the number of the rule at each level; -1: none.
+        """
         tried: list[tuple[float, int, Sends]] = []
         for level, rule in zip(self._levels, fires, strict=True):
             if tried and tried[-1][1] == rule and not self._computes[rule]:

@@ -547,6 +547,15 @@ def test_end_is_the_last_that_a_callback_hears(application):
     assert delivered(application.listen(application.start(reads.ports.store))) == ["ended"]
 
 
+def test_later_reads_do_not_go_back_behind_the_change_by_which_a_record_left(reads):
+    """Else a late answer to an own write could bring back the version before."""
+    reads.begin()
+    reads.notify_change("a", 1, 6)
+    reads.notify_change("a", 2, 8, op="remove")
+    assert reads.local.seen_lsns("t") == {"0": 8}
+    assert reads.local.held_row("t", "a") is None
+
+
 @pytest.mark.parametrize(("lsn", "expected"), [(5, []), (6, [("upsert", "b", 1)])])
 def test_late_answer_to_an_own_write_shows_only_what_the_processors_have_not_passed(reads, lsn, expected):
     """The processors have told of all that is up to 5 and belongs to the read."""
