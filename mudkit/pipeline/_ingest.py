@@ -223,7 +223,7 @@ def _manifest(at: Place, layout: Layout) -> dict[str, Any] | None:
             return read_manifest(at) if is_trace(at) else None
         return layout.read(at)
     except InputMissing as error:  # the store gives no right, or does not answer
-        raise output_problem(at, error) from error
+        raise output_problem(at, error.__cause__ or error) from error
 
 
 def _input(spark: SparkSession, source: Given | DataFrame, options: Options) -> Input:

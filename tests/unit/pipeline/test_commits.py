@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,6 @@ from mudkit.files import place, staged_file
 from mudkit.pipeline import commits
 from mudkit.pipeline._ingest import TRACE, _manifest
 from mudkit.pipeline.commits import RESULT, File, Part, commit, sweep_finished
-from mudkit.trace.folder import is_trace
 
 WRITER = """
 import os, sys
@@ -442,12 +442,20 @@ def test_store_without_rights_is_named(webhdfs):
     assert caught.value.remedy
 
 
-def test_output_that_cannot_be_looked_at_is_refused_with_the_words_of_its_store(webhdfs):
-    """An ingest asks for the manifest first; the refusal names the store's reason, not the one of reading."""
-    webhdfs.forbidden.add("/closed")
-    at = place(f"{webhdfs.address}/closed/out")
-    with pytest.raises(InputMissing) as reading:
-        is_trace(at)
-    with pytest.raises(OutputProblem, match="no right to write") as writing:
-        _manifest(at, TRACE)
-    assert writing.value.found == reading.value.found
+@pytest.mark.parametrize(
+    ("reason", "summary"),
+    [
+        (PermissionError("closed"), "no right to write"),
+        (TimeoutError("silent"), "does not answer"),
+        (OSError("broken"), "could not be written"),
+    ],
+)
+def test_output_that_cannot_be_looked_at_is_refused_for_the_reason_of_its_store(reason, summary):
+    """An ingest asks for the manifest first: a store that fails to read it is not called one without a folder."""
+
+    def read(at):
+        raise InputMissing("The manifest cannot be read.") from reason
+
+    with pytest.raises(OutputProblem, match=summary) as caught:
+        _manifest(place("memory://bucket/out"), SimpleNamespace(read=read))
+    assert str(reason) in caught.value.found
