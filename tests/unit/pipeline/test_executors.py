@@ -52,13 +52,13 @@ def test_package_bytes_are_reproducible(tmp_path):
 @pytest.mark.parametrize("version", ["", "0.1.0", mudkit.__version__])
 def test_mudkit_is_sent_once_to_executors_that_lack_this_version(version, tmp_path, monkeypatch):
     class Session:
-        sent, asked = (), 0
+        sent, questions = (), 0
 
         def addArtifacts(self, path, *, pyfile):
             self.sent = (*self.sent, path)
 
     def ask(spark):
-        spark.asked += 1
+        spark.questions += 1
         return version
 
     monkeypatch.setattr(executors, "_version_there", ask)
@@ -68,7 +68,7 @@ def test_mudkit_is_sent_once_to_executors_that_lack_this_version(version, tmp_pa
     provide(session)
     provide(session)
     assert session.sent == ((str(tmp_path / "mudkit.zip"),) if version != mudkit.__version__ else ())
-    assert session.asked == 1
+    assert session.questions == 1
 
 
 def test_package_folder_contains_mudkit():

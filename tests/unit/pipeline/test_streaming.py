@@ -107,7 +107,7 @@ def test_batches_and_disorder_do_not_change_the_output(function, seed):
 
 
 def test_batch_that_is_due_at_once_clears_nothing():
-    """Nothing waited before it, and the state of what waits is asked to forget only what is there."""
+    """The state of what waits forgets only what is there, and nothing waited before this batch."""
     events = build_events([("context", 0, 0, 1)])
     _, handle = process_batches(FUNCTIONS[0], [(events, events[-1].t_us // 1000 + 1)])
     assert handle.states["waiting"].stored is None
