@@ -56,7 +56,7 @@ class OwnWrites:
             or stored.table not in (None, row.table)
             or read.updates
             or write.invoked_us < read.data_us
-            or row.lsn <= min(stored.since_lsns.values(), default=-1)
+            or row.lsn <= stored.passed_lsn()
             or not stored.is_of_log(local.log_incarnation)
             or not _is_later(stored, write, row)
         ):

@@ -210,9 +210,9 @@ class Registrations:
         self._states.put(stored)
         self.follow(read, None)
         notified: Sequence[Effect] = ()
-        if isinstance(read.records, ReadRecords) and stored.since_lsns:
+        if isinstance(read.records, ReadRecords):
             log_incarnation = self._local.log_incarnation
-            until_lsn = min(stored.since_lsns.values()) if stored.is_of_log(log_incarnation) else 0
+            until_lsn = stored.passed_lsn() if stored.is_of_log(log_incarnation) else 0
             notified = self._notices.notify(read, read.records.drop_untold(until_lsn, log_incarnation))
         return [*notified, *read.complete_awaiting()]
 

@@ -72,6 +72,13 @@ class StoredRead(Struct):
         else:
             self.log_incarnations.pop(processor, None)
 
+    def passed_lsn(self) -> int:
+        """Return the log position up to which all of its processors have sent; 0: one has sent nothing.
+
+        Processors that had it before do not count.
+        """
+        return min((self.since_lsns.get(processor, 0) for processor in self.processors), default=0)
+
     def is_of_log(self, log_incarnation: str) -> bool:
         """Return whether all processors were last heard of in this incarnation of the log."""
         return all(self.log_incarnations.get(place, "") == log_incarnation for place in self.processors)

@@ -556,6 +556,23 @@ def test_later_reads_do_not_go_back_behind_the_change_by_which_a_record_left(rea
     assert reads.local.held_row("t", "a") is None
 
 
+def test_processor_that_had_a_read_before_keeps_no_own_version_shown(reads):
+    """It tells of nothing more; the version of the own write is not the store's last one."""
+    reads.begin({"p0": 1, "p1": 1, "old": 1}, sync=0)
+    for processor in ("p0", "p1", "old"):
+        reads.notify(processor=processor, synced=2)
+    write = PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1})
+    reads.local.hold_row("t", HeldRow("b", 1, {"n": 1}, None, 4, 1, held_us=0))
+    assert delivered(reads.watching.show_outcomes([write], [1])) == [("upsert", "b", 1)]
+    reads.watching.end_greeting(0)
+    ((_, ask),) = asks(reads.welcome("s2"))
+    reads.answer(ask, {"p0": 1, "p1": 1})
+    changes = []
+    for processor in ("p0", "p1"):
+        changes += delivered(reads.notify(processor=processor, session="s2", synced=6))
+    assert changes == [("remove", "b", 1)]
+
+
 @pytest.mark.parametrize(("lsn", "expected"), [(5, []), (6, [("upsert", "b", 1)])])
 def test_late_answer_to_an_own_write_shows_only_what_the_processors_have_not_passed(reads, lsn, expected):
     """The processors have told of all that is up to 5 and belongs to the read."""
