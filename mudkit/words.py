@@ -158,6 +158,11 @@ def joined(names: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(most)} {conjunction} {last}" if most else last
 
 
+def capitalise(text: str) -> str:
+    """Return a text with a capital as its first letter, to begin a sentence; the others stay."""
+    return text[:1].upper() + text[1:]
+
+
 def quoted(name: str) -> str:
     """Return a name; one that reads like a phrase stands in quotes."""
     return f"“{name}”" if name.islower() else name

@@ -22,7 +22,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
-from mudkit import figures
+from mudkit import figures, words
 from mudkit.checks import check_arguments
 from mudkit.display import Cell, Displayed, Table, View
 from mudkit.errors import brief
@@ -162,7 +162,7 @@ class Judgement(Displayed):
                 ("What happened", self.failure.problem or ""),
             ]
         passed = "✔ Passed" if self.passed else "✘ Not yet"
-        cells = [(name, Cell(text[:1].upper() + text[1:])) for name, text in rows]
+        cells = [(name, Cell(words.capitalise(text))) for name, text in rows]
         return View("Verdict", {"chapter": self.chapter}, [Table(("Verdict", passed), cells)])
 
     def __repr__(self) -> str:

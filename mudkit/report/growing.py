@@ -53,7 +53,7 @@ class Growth:
         """Return it in sentences."""
         named, unit, _ = COSTS[cost]
         system, rival = words.quoted(self.system), words.quoted(self.rival)
-        text = f"{_capitalise(self.task)}: {system} sends each item to every phone."
+        text = f"{words.capitalise(self.task)}: {system} sends each item to every phone."
         if not self.rival:
             return f"{text} No system that sends to fewer comes within {100 * LOOSER:.0f} points in time."
         if self.larger_cost is None:
@@ -152,8 +152,3 @@ def _pair(pool: TaskPool, names: Sequence[str], values: NDArray[np.float64]) -> 
     """Return the values of two systems of a pool."""
     one, other = (float(values[pool.systems.index(name)]) for name in names)
     return one, other
-
-
-def _capitalise(task: str) -> str:
-    """Return a task's name as the first word of a sentence."""
-    return task[:1].upper() + task[1:]

@@ -222,7 +222,7 @@ class SizingStudy:
                 f"No firm limit: {self._chosen.subject} costs least on the days for choosing, "
                 f"{better.subject}{less} on those for scoring."
             )
-        todo = _capitalise(self.setting.sentence)
+        todo = words.capitalise(self.setting.sentence)
         if self._is_indifferent and verdict == "default":
             return f"{todo}: on these reads every limit costs the same."
         if verdict == "default":
@@ -545,7 +545,7 @@ class SizingStudy:
             title = f"By cost, {good} cannot be told apart: the differences may be chance"
         else:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
-            title = f"{_capitalise(setting.subject)} costs " + " and ".join(
+            title = f"{words.capitalise(setting.subject)} costs " + " and ".join(
                 f"{self._amount(abs(value))} {'less' if value > 0 else 'more'} than "
                 f"{Setting(float(table['limit'].iloc[place])).subject}"
                 for place, value in zip(beside, more, strict=True)
@@ -762,11 +762,6 @@ def study_sizing(
         by_policy,
         price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
-
-
-def _capitalise(sentence: str) -> str:
-    """Return a text as a sentence begins."""
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _ends(row: pd.Series, name: str) -> str:

@@ -420,7 +420,7 @@ class ScoreStudy:
                 f"With {words.count(seeds, 'seed')} the intervals say little of other runs: take five."
             )
         for row in self.uses.to_dict("records"):
-            begun = _capitalise(row["task"])
+            begun = words.capitalise(row["task"])
             deliveries = words.count(row["deliveries"], "delivery", "deliveries")
             if not row["deliveries"]:
                 notes.append(f"{begun}: nothing was wanted, so no system is recommended.")
@@ -435,7 +435,7 @@ class ScoreStudy:
                 )
         named = self.cannot().merge(self._named_uses[["task", "system"]], on=["task", "system"])
         notes += [
-            f"{_capitalise(task)}: {words.quoted(system)} cannot express all of the task. {text}"
+            f"{words.capitalise(task)}: {words.quoted(system)} cannot express all of the task. {text}"
             for task, system, text in named.itertuples(index=False)
         ]
         return notes
@@ -525,7 +525,7 @@ class ScoreStudy:
         use = self.uses[self.uses["task"] == task].iloc[0]
         question = next(entry.question for entry in self.given if entry.name == task)
         if not use["system"]:
-            return Answer(f"{_capitalise(task)}: nothing was delivered that was wanted", question)
+            return Answer(f"{words.capitalise(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
             f"{question} {words.joined([words.quoted(name) for name in beaten])} "
@@ -538,9 +538,9 @@ class ScoreStudy:
         if use["verdict"] != "firm":
             why = self._why_not(self.uses[self.uses["task"] == task])
             return Answer(
-                f"{_capitalise(task)}: open, {why}; {name} is ahead", f"With {name} {brought}. {text}"
+                f"{words.capitalise(task)}: open, {why}; {name} is ahead", f"With {name} {brought}. {text}"
             )
-        return Answer(f"{_capitalise(task)}: {name}, {brought}", text)
+        return Answer(f"{words.capitalise(task)}: {name}, {brought}", text)
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
@@ -575,7 +575,8 @@ class ScoreStudy:
             else ""
         )
         parts = " ".join(
-            f"{_capitalise(row['task'])}: {_parts(row)}." for row in chosen.reset_index().to_dict("records")
+            f"{words.capitalise(row['task'])}: {_parts(row)}."
+            for row in chosen.reset_index().to_dict("records")
         )
         return Answer(
             f"With the {system} named at the top {of_tasks}",
@@ -761,9 +762,3 @@ def _parts(row: Mapping[Hashable, Any]) -> str:
         if value
     ]
     return words.joined(shown)
-
-
-def _capitalise(task: object) -> str:
-    """Return the name of a task as a sentence begins."""
-    name = str(task)
-    return name[:1].upper() + name[1:]

@@ -186,3 +186,11 @@ def test_column_has_one_label() -> None:
     with pytest.raises(ValueError, match="wakeups has the label 'wake-ups', not 'starts'"):
         words.add_labels({"wakeups": words.Label("starts")})
     assert words.label("wakeups").words == "wake-ups"
+
+
+def test_capitalise_changes_the_first_letter_alone() -> None:
+    assert [words.capitalise(text) for text in ("to all MUD phones", "", "é")] == [
+        "To all MUD phones",
+        "",
+        "É",
+    ]
