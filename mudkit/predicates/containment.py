@@ -24,6 +24,8 @@ _MAX_CASES: Final = 64
 """Alternatives of a predicate that are examined; of one with more, only equal conditions are found."""
 _MARGIN_KM: Final = 1e-6
 """Above the error of a computed distance: a circle inside another one is inside it by this much."""
+_LEAST_SHARE: Final = 1e-6
+"""Of one value among many, as of the edge that two boxes share: not 0, which says that there is none."""
 _NEGATED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ORDERED: Final = NUMBER | STRING
 _LISTED: Final = NUMBER | STRING | BOOLEAN
@@ -162,7 +164,7 @@ def remainder(query: Predicate | None, covered: Predicate | None) -> Predicate |
 def overlap(query: Predicate | None, covered: Predicate | None) -> float:
     """Return the share of a query's records that another predicate covers, as far as bounds tell it.
 
-    Values are taken as spread evenly between bounds; where one is missing, half of them are covered.
+    0 only where the two are certain to have no record in common. Values are taken as spread evenly between bounds; where one is missing, half of them are covered.
     """
     shares = [
         max((_share(facts, other) for other in _cases(covered)), default=0.0) for facts in _cases(query)
@@ -512,11 +514,14 @@ def _share(facts: _Facts, covered: _Facts) -> float:
 
 
 def _estimate_share(whole: _Range, part: _Range) -> float:
-    """Return the share of a range that another one within it has; 0.5 where it has no length, as of texts."""
+    """Return the share of a range that another one within it has; 0.5 where it has no length, as of texts.
+
+    0 only where the other one is empty.
+    """
     if part.is_empty():
         return 0.0
     if whole == part:
         return 1.0
     if whole.kind != NUMBER or whole.low is None or whole.high is None or whole.low == whole.high:
         return 0.5
-    return float((part.high - part.low) / (whole.high - whole.low))
+    return max(_LEAST_SHARE, float((part.high - part.low) / (whole.high - whole.low)))

@@ -180,6 +180,14 @@ def test_remainder_is_asked_as_a_text(query, covered, rest):
     assert (None if remaining is None else remaining.text) == rest
 
 
+def test_boxes_that_share_an_edge_have_records_in_common():
+    """What lies on the edge is in both: some is covered, and the rest is asked (Mobius 6)."""
+    query, covered = Predicate("within_box(loc, 0, 0, 0, 3)"), Predicate("within_box(loc, 0, 3, 0, 3)")
+    assert 0.0 < overlap(query, covered) < 0.01
+    rest = remainder(query, covered)
+    assert [rest({"loc": (0, lon)}) for lon in (0, 2, 3)] == [True, True, False]
+
+
 def test_remainder_keeps_parameters():
     query, covered = (Predicate("lat BETWEEN :low AND :high", low=low, high=9) for low in (0, 4))
     rest = remainder(query, covered)
