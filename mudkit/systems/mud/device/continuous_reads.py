@@ -536,7 +536,7 @@ class ContinuousReads:
                 key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
                 UNSET if is_known else incarnation,
             )  # fmt: skip
-            local.hold_row(name, row)
+            local.hold_told(name, row)
         lsn = change.lsn if isinstance(change, Upsert) else body.lsn
         if isinstance(lsn, int):
             local.record_seen(name, body.table, local.partition_of(name, key), lsn, incarnation)

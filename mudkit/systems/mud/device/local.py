@@ -142,6 +142,8 @@ class Local:
         self.former_log_incarnations: set[str] = set()
         """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
+        self._seen_before = set(self._seen)
+        """Tables of which an earlier start has seen records, and may have evicted some."""
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Cached hashes of committed records."""
@@ -184,6 +186,24 @@ class Local:
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
         self.evict_oldest(self.max_rows, None)
+
+    def hold_told(self, name: str, row: HeldRow) -> None:
+        """Store a version of which an outcome or a change has told; without effect for a lost one.
+
+        It is lost if none is held, and a newer one may have been evicted: the log was seen further, and
+        records of the partition were lost since, or may have been in an earlier start.
+        """
+        partition = self.partition_of(name, row.key)
+        is_newest = (
+            (name, row.key) in self._rows
+            or row.log_incarnation is not UNSET
+            or row.lsn >= self.seen_lsns(name).get(str(partition), 0)
+            or not (self.losses[name][partition] or name in self._seen_before)
+        )
+        if is_newest:
+            self.hold_row(name, row)
+        else:
+            self.record_loss(name, row.key)
 
     def evict(self, name: str, key: str) -> None:
         """Remove a committed record from the device, and count the loss for the cache."""
