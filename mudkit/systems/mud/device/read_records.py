@@ -21,6 +21,7 @@ sent all up to their position they are dropped, for then what was sent is the tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -66,7 +67,8 @@ class _Shown(NamedTuple):
 class ReadRecords:
     """Records of one continuous read without a limit, durable.
 
-    ``delivered`` has the versions that the processors have sent, by key.
+    ``delivered`` has the versions that the processors have sent, by key, and ``own_versions`` those of own
+    writes of which they have not told.
     """
 
     def __init__(self, store: Store, handle: int) -> None:
@@ -80,6 +82,9 @@ class ReadRecords:
         self._untold = self._load(self._untold_prefix)
         self._pending = self._load(self._pending_prefix)
         self.delivered = {key: sent.ver for key, sent in self._sent.items()}
+        self.own_versions = {
+            key: own.ver for key, own in self._untold.items() if own.data is not None and own.ver
+        }
 
     def receive(
         self, change: Upsert | LeftRead, data: Fields, pending: OwnRecord | None, *, log_incarnation: str
@@ -126,11 +131,14 @@ class ReadRecords:
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
 
-    def drop_untold(self, until_lsn: int, log_incarnation: str) -> list[Change]:
-        """Drop the untold versions up to a position of the log, all of which the processors have sent."""
+    def drop_untold(self, passed_lsn: Callable[[str], int], log_incarnation: str) -> list[Change]:
+        """Drop the untold versions that the processors have passed, and those of other log incarnations.
+
+        ``passed_lsn`` returns the position up to which all changes of a key were sent.
+        """
         changes: list[Change] = []
         for key, untold in list(self._untold.items()):
-            if untold.lsn <= until_lsn or untold.log_incarnation != log_incarnation:
+            if untold.lsn <= passed_lsn(key) or untold.log_incarnation != log_incarnation:
                 before = self._shown(key)
                 self._put_own(self._untold, self._untold_prefix, key, None)
                 self._put_pending(key, self._pending.get(key), before)
@@ -175,6 +183,10 @@ class ReadRecords:
 
     def _put_own(self, records: dict[str, OwnRecord], prefix: str, key: str, own: OwnRecord | None) -> None:
         """Store what own writes make of a record, under a prefix; None: nothing."""
+        if records is self._untold:
+            self.own_versions.pop(key, None)
+            if own is not None and own.data is not None and own.ver:
+                self.own_versions[key] = own.ver
         if own is not None:
             records[key] = own
             self._store.put(f"{prefix}{key}", own)
