@@ -16,10 +16,10 @@ from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.continuous_read import ContinuousRead
 from mudkit.systems.mud.device.client import ClientMachine, Settings
+from mudkit.systems.mud.device.new_writes import WriteType
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.read_notices import listener_of
 from mudkit.systems.mud.device.read_path import selected_aggregates_error
-from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
     PORT,
     Alter,
@@ -302,7 +302,8 @@ class Client(OnHost):
             Called with the completed operation.
         may_write : str or Predicate, optional
             Who may write and delete the record afterwards, beside the table's ``write_rule``: a condition as
-            there, which only those whom it admits can change. None: as before.
+            there, which only those whom it admits can change. None: as before. Writes that waited on a device
+            and became one are judged as one by the rule that the store has.
         version : int, optional
             The version that a conditional write replaces: one that a read, a change or an operation returned,
             or 0 for no record. None: the one that this device has, its own pending one included.

@@ -241,7 +241,9 @@ class Local:
 
     def parts_of(self, write: PendingWrite) -> list[PendingWrite]:
         """Return the parts of the batch of a pending write, in order; the write alone if it has none."""
-        first, last = write.batch or (write.seq, write.seq)
+        if write.batch is None:
+            return [self.writes[write.seq]]
+        first, last = write.batch
         return [self.writes[seq] for seq in range(first, last + 1)]
 
     def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
@@ -290,6 +292,19 @@ class Local:
     def is_replaced(self, name: str, key: str) -> bool:
         """Return whether a pending write replaces a record as a whole: no committed version counts."""
         return any(write.changes is None for write in self.pending_writes(name, key))
+
+    def has_pending_rule(self, name: str, key: str) -> bool:
+        """Return whether a pending write of a record says who may write it afterwards."""
+        seqs = self._pending.get((name, key), ())
+        return any(self.writes[seq].may_write is not None for seq in seqs)
+
+    def latest_predicate(self, name: str, key: str) -> SentPredicate | None:
+        """Return the predicate of the latest version of a record that the device knows; None: it has none."""
+        for seq in reversed(self._pending.get((name, key), [])):
+            if self.writes[seq].changes is None:
+                return self.writes[seq].predicate
+        row = self.held_row(name, key)
+        return None if row is None else row.predicate
 
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record; None: it has none."""
