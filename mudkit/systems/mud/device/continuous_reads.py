@@ -370,7 +370,7 @@ class ContinuousReads:
             return registrations.request(now_us, read)
         read.named_buckets.clear()
         read.generations = {processor: part.generation for processor, part in parts.items()}
-        stored.table, stored.processors = last.table.number, list(parts)
+        stored.table, stored.processors = last.table.number, [str(place) for place in last.places]
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
