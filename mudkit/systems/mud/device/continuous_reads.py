@@ -521,7 +521,8 @@ class ContinuousReads:
         """Store a delivered version in the local store, and up to where the partition was seen.
 
         A held version that is older is evicted instead if the record has left the read, or the change has
-        only the read's columns. No effect for a change of a former incarnation of the log.
+        only the read's columns; of a record that is not held, the loss is recorded then. No effect for a
+        change of a former incarnation of the log.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """
@@ -535,6 +536,8 @@ class ContinuousReads:
             row = local.held_row(name, key)
             if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
                 local.evict(name, key)
+            elif row is None and isinstance(change, Upsert):
+                local.record_loss(name, key)
             lsn = change.lsn if isinstance(change, Upsert) else body.lsn
             if isinstance(lsn, int) and is_known:
                 local.record_seen(name, body.table, local.partition_of(name, key), lsn)
