@@ -323,9 +323,9 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed.
         """
-        return self._submit_write(
-            Write, table, key, dict(record), type, predicate, utility, data, callback, may_write, version
-        )
+        columns = dict(record)
+        write = build_write(Write, table, key, columns, type, predicate, utility, data, may_write, version)
+        return self._submit(write, callback)
 
     def delete(
         self,
@@ -341,8 +341,8 @@ class Client(OnHost):
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        return self._submit_write(
-            Delete, table, key, None, type, None, utility, data, callback, version=version
+        return self._submit(
+            build_write(Delete, table, key, None, type, None, utility, data, version=version), callback
         )
 
     def update(
@@ -805,22 +805,13 @@ class Client(OnHost):
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
         """Call changes of a record on the machine."""
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        return self._submit(
+            build_write(Update, table, key, None, "blind", None, utility, data, changes=changes), callback
         )
 
-    def _submit_write(
-        self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
-        predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
-        callback: Callable[[Operation], None] | None, may_write: str | Predicate | None = None,
-        version: int | None = None, changes: Changes | None = None,
-    ) -> Operation:  # fmt: skip
+    def _submit(self, write: Write, callback: Callable[[Operation], None] | None) -> Operation:
         """Call a write, a delete or a change on the machine: the common part of their methods."""
-        called = self.installed.call(
-            build_write(
-                operation, table, key, record, kind, predicate, utility, data, may_write, version, changes
-            )
-        )
+        called = self.installed.call(write)
         if callback is not None:
             called.add_done_callback(callback)
         return called

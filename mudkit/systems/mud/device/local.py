@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -251,9 +251,11 @@ class Local:
         first, last = write.batch
         return [self.writes[seq] for seq in range(first, last + 1)]
 
-    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+    def writes_after(self, write: PendingWrite) -> Iterable[PendingWrite]:
         """Iterate over the pending writes of a record that were made after one of them, oldest first."""
         seqs = self._pending[write.name, write.key]
+        if seqs[-1] == write.seq:
+            return ()
         return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
@@ -334,15 +336,17 @@ class Local:
         """Return a durable counter, by its store key: 0 before the first increment."""
         return self._store.get(counter, int) or 0
 
-    def add_write(self, write: PendingWrite) -> None:
-        """Add a pending write, whose sequence number is the next one.
+    def add_write(self, write: PendingWrite) -> bool:
+        """Add a pending write, whose sequence number is the next one; return whether its record has no other.
 
         Raises
         ------
         OutboxFull
         """
         self.writes.add(write)
-        self._pending.setdefault((write.name, write.key), []).append(write.seq)
+        seqs = self._pending.setdefault((write.name, write.key), [])
+        seqs.append(write.seq)
+        return len(seqs) == 1
 
     def absorb_write(self, write: PendingWrite) -> None:
         """Replace the pending write with the same sequence number, which is the newest of its record."""

@@ -42,40 +42,18 @@ class NewWrites:
         self._delays_none = isinstance(policy, Now)
         self._weighs = isinstance(policy, UtilityWrites)
 
-    def build(self, now_us: int, operation: Write, context: Fields) -> PendingWrite:
-        """Build the pending write of an operation; raise MudkitError if it does not fit its table."""
-        return self._build(now_us, operation, self._local.writes.last_seq + 1, None, context)
-
-    def build_batch(self, now_us: int, batch: CommitBatch, context: Fields) -> list[PendingWrite]:
-        """Build the pending writes of a batch; their delay is the shortest that the policy gives one.
-
-        Raise MudkitError if a part does not fit the table, their records are in several partitions, or they
-        do not fit a message.
-        """
-        count, first = len(batch.parts), self._local.writes.last_seq + 1
-        seqs = first, first + count - 1
-        writes: list[PendingWrite] = []
-        for place, part in enumerate(batch.parts):
-            with name_part(place + 1, count, part.key):
-                writes.append(self._build(now_us, part, first + place, seqs, context))
-        table = self._local.tables.get(batch.table)
-        if table is not None:
-            table.check_batch([write.key for write in writes])
-        if (size := size_bytes([build_part(write) for write in writes])) > MAX_BATCH_BYTES:
-            raise ParameterError(
-                "The batch is too large for a message.",
-                where=f"a batch of the table {batch.table!r}",
-                found=f"{count} writes with {size:,} bytes",
-                expected=f"at most {MAX_BATCH_BYTES:,} bytes",
-                remedy="commit several batches, or write the records one by one",
-            )
-        due_us = reduce(earlier, [write.due_us for write in writes])
-        return [replace(write, due_us=due_us) for write in writes]
-
-    def _build(
-        self, now_us: int, operation: Write, seq: int, batch: tuple[int, int] | None, context: Fields
+    def build(
+        self,
+        now_us: int,
+        operation: Write,
+        context: Fields,
+        seq: int,
+        batch: tuple[int, int] | None = None,
     ) -> PendingWrite:
-        """Build the pending write of an operation, with its sequence number; ``batch`` None: no part."""
+        """Build the pending write of an operation, with its sequence number; ``batch`` None: no part of one.
+
+        Raise MudkitError if it does not fit its table.
+        """
         local, name, key = self._local, operation.table, operation.key
         data, predicate, changes = operation.record, operation.predicate, operation.changes
         table = local.tables.get(name)
@@ -85,11 +63,11 @@ class NewWrites:
             data = check_record(data)
             if table is not None:
                 table.check_columns(data)
-        if predicate is not None and predicate.unbound:
-            predicate = predicate.bind(sender=context)
-        sent = SentPredicate.of(predicate)
-        if table is not None:
-            table.check_predicate(sent)
+        sent = None
+        if predicate is not None:
+            sent = SentPredicate.of(predicate.bind(sender=context) if predicate.unbound else predicate)
+            if table is not None:
+                table.check_predicate(sent)
         key = check_key(self._unique_key(seq) if key is None else key)
         current, before = local.held_row(name, key), local.newest_write(name, key)
         write = PendingWrite(
@@ -107,6 +85,32 @@ class NewWrites:
         if self._delays_none or (self._weighs and operation.utility is None):
             return write
         return self._with_due_time(now_us, write, operation, context)
+
+    def build_batch(self, now_us: int, batch: CommitBatch, context: Fields) -> list[PendingWrite]:
+        """Build the pending writes of a batch; their delay is the shortest that the policy gives one.
+
+        Raise MudkitError if a part does not fit the table, their records are in several partitions, or they
+        do not fit a message.
+        """
+        count, first = len(batch.parts), self._local.writes.last_seq + 1
+        seqs = first, first + count - 1
+        writes: list[PendingWrite] = []
+        for place, part in enumerate(batch.parts):
+            with name_part(place + 1, count, part.key):
+                writes.append(self.build(now_us, part, context, first + place, seqs))
+        table = self._local.tables.get(batch.table)
+        if table is not None:
+            table.check_batch([write.key for write in writes])
+        if (size := size_bytes([build_part(write) for write in writes])) > MAX_BATCH_BYTES:
+            raise ParameterError(
+                "The batch is too large for a message.",
+                where=f"a batch of the table {batch.table!r}",
+                found=f"{count} writes with {size:,} bytes",
+                expected=f"at most {MAX_BATCH_BYTES:,} bytes",
+                remedy="commit several batches, or write the records one by one",
+            )
+        due_us = reduce(earlier, [write.due_us for write in writes])
+        return [replace(write, due_us=due_us) for write in writes]
 
     def _unique_key(self, seq: int) -> str:
         """Return a unique key, from the name of a write that is not stored yet."""

@@ -61,17 +61,18 @@ class WritePath:
         more are sent, too. Raise MudkitError, without effect, if the write does not fit its table.
         """
         local = self._local
-        write = self._new_writes.build(now_us, operation, context)
-        before = local.newest_write(write.name, write.key)
-        if before is not None and self._can_absorb(write, before):
-            joined = join(write, before, local, self._access.auth)
-            if joined is not None:
-                return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
-        local.add_write(write)
+        write = self._new_writes.build(now_us, operation, context, local.writes.last_seq + 1)
+        if write.after is not None:
+            before = local.writes[write.after]
+            if self._can_absorb(write, before):
+                joined = join(write, before, local, self._access.auth)
+                if joined is not None:
+                    return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
+        is_head = local.add_write(write)
         self._outcomes.add_call(write.seq, op_id)
-        self._requests.add(write.seq, is_head=before is None)
+        self._requests.add(write.seq, is_head=is_head)
         written = _build_call_record(op_id, write)
-        return (written,) if before is not None else (written, *self._requests.advance(now_us))
+        return (written, *self._requests.advance(now_us)) if is_head else (written,)
 
     def write_batch(self, now_us: int, op_id: int, batch: CommitBatch, context: Fields) -> Sequence[Effect]:
         """Store the parts of a batch as pending, and send them together if nothing blocks one of them.
@@ -108,7 +109,7 @@ class WritePath:
         if write is None or not self._requests.is_unsent(write.seq):
             return ()
         parts = self._local.parts_of(write)
-        if any(next(self._local.writes_after(part), None) is not None for part in parts):
+        if any(self._local.newest_write(part.name, part.key) is not part for part in parts):
             return ()
         withdrawn = self._requests.withdraw(now_us, write.seq)
         keys = ", ".join(repr(part.key) for part in parts)
