@@ -78,10 +78,10 @@ class WriteOutcomes:
         self._early_answers.clear()
 
     def receive(self, now_us: int, seq: int, answer: WriteOutcome | RequestRefused) -> Sequence[Effect]:
-        """Complete a write with its outcome (stage 2), and remove it; :meth:`advance` sends what it unblocks.
+        """Complete a write with its outcome (stage 2), and remove it.
 
-        The outcome of a write that is not the head is kept until those before it have theirs. A write whose
-        token has expired stays pending.
+        :meth:`WriteRequests.advance` sends what that unblocks. The outcome of a write that is not the head is
+        kept until those before it have theirs. A write whose token has expired stays pending.
         """
         write = self._local.writes[seq]
         if isinstance(answer, WriteOutcome) and answer.read_interval_ms is not UNSET:
@@ -256,7 +256,10 @@ class WriteOutcomes:
         return effects
 
     def _remove_unsuccessful(self, write: PendingWrite) -> list[PendingWrite]:
-        """Remove a write, or its batch, and return the parts; :meth:`advance` checks what comes next."""
+        """Remove a write, or its batch, and return the parts.
+
+        :meth:`WriteRequests.advance` checks what comes next.
+        """
         parts = self._local.parts_of(write)
         for part in parts:
             self._local.remove_write(part)
