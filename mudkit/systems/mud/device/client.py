@@ -67,35 +67,36 @@ from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import app_of, decode_error
+from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
-    Alter,
     AlterRequest,
+    CreateRequest,
+    DropRequest,
+    LogRestarted,
+    PartsComplete,
+    RequestRefused,
+    WriteOutcome,
+)
+from mudkit.systems.mud.operations import (
+    Alter,
     AwaitSynced,
     ClientOperation,
     CommitBatch,
     Create,
-    CreateRequest,
     Drop,
-    DropRequest,
     Listen,
     ListHeld,
     ListPending,
     ListPolicies,
     ListReads,
-    LogRestarted,
-    PartsComplete,
     Read,
     Register,
     Renew,
-    RequestRefused,
     Unregister,
     UpdateData,
     Write,
-    WriteOutcome,
-    app_of,
-    decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.tables.records import plain

@@ -48,17 +48,15 @@ from mudkit.systems.mud.device.connection import (
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.parts import error_of_part, name_part, record_part
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
-from mudkit.systems.mud.messages import (
-    CommitBatch,
+from mudkit.systems.mud.messages.parts import Row, decode_error
+from mudkit.systems.mud.messages.requests import (
     RequestRefused,
-    Row,
-    Write,
     WriteOutcome,
     WritePart,
     WriteRequest,
     WriteResult,
-    decode_error,
 )
+from mudkit.systems.mud.operations import CommitBatch, Write
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy, check_delay
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds, compose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mud_machines import ports
 
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 
 
