@@ -298,13 +298,14 @@ def store_problem(at: Place, error: BaseException, what: str) -> MudkitError | N
 
 
 def input_problem(at: Place, error: BaseException, what: str) -> MudkitError:
-    """Return the error for a source at an address that could not be read, whichever library raised it."""
+    """Return the error for a source that could not be read, whichever library raised it."""
+    is_path = isinstance(at, Path)
     return store_problem(at, error, what) or InputMissing(
-        f"There is no {what} that can be read at the address {at}.",
+        f"There is no {what} that can be read at {at if is_path else f'the address {at}'}.",
         where=str(at),
         found=_message(error),
         expected="a file or folder that exists and may be read",
-        remedy="check the address",
+        remedy="check the path, and who may read it" if is_path else "check the address",
     )
 
 

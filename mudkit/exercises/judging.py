@@ -362,9 +362,13 @@ class Stopped(KeyboardInterrupt):
 
 
 def error_text(error: BaseException, file: str) -> str:
-    """Describe an exception of the reader's function, with its line unless it was raised in ``file``."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    line = f" (line {last.lineno})" if last.filename != file else ""
+    """Describe an exception of the reader's function, with the last line of the reader's own on its way.
+
+    ``file`` has the caller of that function.
+    """
+    calls = [call for call in traceback.extract_tb(error.__traceback__) if call.filename != file]
+    own = [call.lineno for call in calls if call.filename == calls[0].filename]
+    line = f" (line {own[-1]})" if own else ""
     try:
         text = str(error)
     except Exception:  # the reader's own exception may fail in str

@@ -24,8 +24,8 @@ _MAX_CASES: Final = 64
 """Alternatives of a predicate that are examined; of one with more, only equal conditions are found."""
 _MARGIN_KM: Final = 1e-6
 """Above the error of a computed distance: a circle inside another one is inside it by this much."""
-_LEAST_SHARE: Final = 1e-6
-"""Of one value among many, as of the edge that two boxes share: not 0, which says that there is none."""
+_ONE_VALUE_SHARE: Final = 1e-6
+"""Share of one value among many, as of the edge that two boxes have in common: not 0, which says none."""
 _NEGATED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ORDERED: Final = NUMBER | STRING
 _LISTED: Final = NUMBER | STRING | BOOLEAN
@@ -164,7 +164,8 @@ def remainder(query: Predicate | None, covered: Predicate | None) -> Predicate |
 def overlap(query: Predicate | None, covered: Predicate | None) -> float:
     """Return the share of a query's records that another predicate covers, as far as bounds tell it.
 
-    0 only where the two are certain to have no record in common. Values are taken as spread evenly between bounds; where one is missing, half of them are covered.
+    0 only where the two are certain to have no record in common. Values are taken as spread evenly between
+    bounds; where one is missing, half of them are covered.
     """
     shares = [
         max((_share(facts, other) for other in _cases(covered)), default=0.0) for facts in _cases(query)
@@ -524,4 +525,4 @@ def _estimate_share(whole: _Range, part: _Range) -> float:
         return 1.0
     if whole.kind != NUMBER or whole.low is None or whole.high is None or whole.low == whole.high:
         return 0.5
-    return max(_LEAST_SHARE, float((part.high - part.low) / (whole.high - whole.low)))
+    return max(_ONE_VALUE_SHARE, float((part.high - part.low) / (whole.high - whole.low)))

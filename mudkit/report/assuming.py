@@ -50,8 +50,9 @@ class Assumptions:
     ----------
     table : pandas.DataFrame
         What is recommended, a row each, the first as assumed: ``assumed, family, policy`` (in words),
-        ``fresh_share`` with its interval; and what the policy of the page does there: ``kept_fresh_share``,
-        ``kept_stale_share``, ``is_kept_allowed`` (whether it keeps the limit of stale answers).
+        ``fresh_share`` with its interval; what the policy of the page does there: ``kept_fresh_share``,
+        ``kept_stale_share``, ``is_kept_allowed`` (whether it keeps the limit of stale answers); and this
+        limit, ``max_stale``, a share. The last row has the loosest one, if there is a looser one.
     family : str
         What the page recommends.
     devices : int
@@ -91,10 +92,10 @@ class Assumptions:
         return self.table[columns].assign(policy=whole).round(dict.fromkeys(shares, 3))
 
     def _looser(self) -> str:
-        """Return why a looser limit gives less, where it does, as a sentence."""
+        """Return why a looser limit of stale answers gives less, where it does, as a sentence."""
         first, last = self.table.iloc[0], self.table.iloc[-1]
         less = round(100 * (round(first["fresh_share"], 3) - round(last["fresh_share"], 3)), 1)
-        if not str(last["assumed"]).endswith("stale allowed") or less <= 0:
+        if last["max_stale"] <= first["max_stale"] or less <= 0:  # none is looser than one that allows all
             return ""
         return (
             f"With {last['assumed']} a simpler policy is recommended, which gives "
@@ -203,7 +204,7 @@ def try_assumptions(
             row |= {"fresh_share_low": np.nan, "fresh_share_high": np.nan}
         (kept,) = replayed(devices, least, [(chosen.family, chosen.policy)])
         row |= {"kept_fresh_share": kept.fresh_share, "kept_stale_share": kept.stale_share}
-        row["is_kept_allowed"] = row["kept_stale_share"] <= max_stale
+        row |= {"is_kept_allowed": row["kept_stale_share"] <= max_stale, "max_stale": max_stale}
         rows.append(row)
 
     def labelled(table: pa.Table) -> Devices:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -159,9 +158,9 @@ def read_areas(areas: PlaceLike | Mapping[str, Any], name: str | None) -> Areas:
         where = file.name
         try:
             document = json.loads(file.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and not isinstance(file, Path):
-                raise input_problem(file, error, "areas") from error
+        except OSError as error:
+            raise input_problem(file, error, "file of areas") from error
+        except ValueError as error:
             raise _not_geojson(where, str(error).split("\n")[0][:200]) from error
     features = _features(document, where)
     rings = _Rings()

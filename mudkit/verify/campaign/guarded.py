@@ -26,8 +26,9 @@ _NOBODY: Final = "nobody"
 
 @dataclass(frozen=True)
 class _Claim:
-    """Write or delete of a key by a user; ``value`` None: a delete."""
+    """Write or delete of a key by a client, in the name of its user; ``value`` None: a delete."""
 
+    client: str
     user: str
     key: str
     value: str | None
@@ -136,10 +137,25 @@ class Guarded:
             for key, least in look.known.items():
                 if key not in result.versions and not result.is_complete:
                     continue  # the answer says that records may be missing
+                if key not in result.versions and self._was_deleting(look, key):
+                    continue  # a delete that a later write absorbs is never committed
                 shown = result.versions.get(key, deleted.get(key, 0))
                 if shown is not None and shown < least:
                     problems.append(f"{look.client} was told of version {least} of {key}, and reads {shown}")
         return problems
+
+    def _was_deleting(self, look: _Look, key: str) -> bool:
+        """Return whether a delete by the same client was pending at some time while it looked."""
+        end_us = look.operation.responded_us
+        return any(
+            (claim.client, claim.key, claim.value) == (look.client, key, None)
+            and claim.operation.invoked_us <= end_us
+            and (
+                claim.operation.responded_us is None
+                or claim.operation.responded_us >= look.operation.invoked_us
+            )
+            for claim in self._claims
+        )
 
     def _claim(self, name: str, key: str) -> None:
         """Write or delete a record as a client, in the name of its user."""
@@ -149,7 +165,7 @@ class Guarded:
             operation = client.delete(GUARDED, key)
         else:
             operation = client.write(GUARDED, key, {"owner": user, "v": value})
-        self._claims.append(_Claim(user, key, value, operation))
+        self._claims.append(_Claim(name, user, key, value, operation))
         losses = self._losses[name]
 
         def record_version(done: Any) -> None:

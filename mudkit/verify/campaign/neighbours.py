@@ -264,12 +264,17 @@ class Neighbours:
             self._peeks.append(client.read(VAULT, None, "committed", latest=True))
 
     def _steal(self, name: str) -> None:
-        """Show the bank's token as the thief, whose machine has no check of its own then."""
+        """Show the bank's token as the thief, whose machine has no check of its own then.
+
+        Not before the thief has begun: the service would refuse it for good, with its own records.
+        """
         thief = self._thieves[name]
         machine: Any = self._lab.world.at_address[thief.installed.address].machine
         if machine is None:
             return
         connection = getattr(machine, "_machine", machine)._connection
+        if not connection.incarnation:
+            return
         own = connection.token
         connection.use_token(self._lab.token(f"{name} banks", BANK))
         self._peek(thief)

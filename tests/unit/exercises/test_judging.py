@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from judged import check_accepted, check_rejected
 from mudkit import exercises
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, Exercise, Judgement, PlayedScenario, judge
-from mudkit.exercises.judging import Clock, Overtime, Stopped
+from mudkit.exercises.judging import Clock, Overtime, Stopped, error_text
 
 
 def solution(seen: int, message: Any) -> bool:
@@ -28,6 +29,16 @@ def test_solution_passes():
     verdict = judge("00_start_here", solution)
     assert verdict.failure is None
     assert str(verdict).startswith("Passed.")
+
+
+def test_exception_is_shown_with_the_line_of_the_reader_not_of_a_library():
+    def decide():
+        return json.loads("{")  # raises in json's own files
+
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        decide()
+    line = decide.__code__.co_firstlineno + 1
+    assert f"(line {line})" in error_text(raised.value, "caller.py")
 
 
 @pytest.mark.soak(keep=2)

@@ -181,7 +181,7 @@ def test_remainder_is_asked_as_a_text(query, covered, rest):
 
 
 def test_boxes_that_share_an_edge_have_records_in_common():
-    """What lies on the edge is in both: some is covered, and the rest is asked (Mobius 6)."""
+    """The edge belongs to both: its records are covered, and the rest is asked (Mobius 6)."""
     query, covered = Predicate("within_box(loc, 0, 0, 0, 3)"), Predicate("within_box(loc, 0, 3, 0, 3)")
     assert 0.0 < overlap(query, covered) < 0.01
     rest = remainder(query, covered)

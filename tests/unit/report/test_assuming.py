@@ -139,6 +139,7 @@ def test_assumptions_say_whether_the_policy_keeps_its_limit(stale, text):
             "fresh_share": [0.2, 0.055],
             "kept_stale_share": stale,
             "is_kept_allowed": [share <= 0.02 for share in stale],
+            "max_stale": 0.02,
         }
     )
     assumptions = Assumptions(table, "age", 0, "")
@@ -147,6 +148,20 @@ def test_assumptions_say_whether_the_policy_keeps_its_limit(stale, text):
     assert (text in assumptions.answer().text) == (max(stale) <= 0.02), "once on the page"
     assert ("5.5 to 20.0 %" in warned) == (max(stale) > 0.02)
     assert Assumptions(table, "always ask", 0, "").kept() == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [([0.02, 0.04], "simpler policy is recommended, which gives 5 points less"), ([1.0, 0.5], "")],
+)
+def test_looser_limit_that_gives_less_is_explained_unless_it_is_stricter(limits, text):
+    """No limit is looser than one that allows all stale answers: then the last one is half of it."""
+    table = pd.DataFrame({
+        "assumed": ["as assumed", "4 % stale allowed"], "family": "age", "policy": "at most 5 min old",
+        "fresh_share": [0.2, 0.15], "is_kept_allowed": True, "max_stale": limits,
+    })  # fmt: skip
+    assert text in (shown := Assumptions(table, "age", 0, "").answer().text)
+    assert ("simpler" in shown) == bool(text)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,9 @@ def test_other_assumptions_are_compared_with_what_is_recommended(by_age, familie
     study = replace(by_age)
     shares = {f"fresh_share{end}": [0.2, 0.3, 0.4] for end in ("", "_low", "_high")}
     assumed = ["as assumed", "box 10 km", "box 40 km"]
-    table = pd.DataFrame({"assumed": assumed, "family": families, **shares, "is_kept_allowed": True})
+    table = pd.DataFrame(
+        {"assumed": assumed, "family": families, **shares, "is_kept_allowed": True, "max_stale": 0.02}
+    )
     vars(study)["assumptions"] = Assumptions(table, "age", 9, "")
     assert study.assumptions.answer().title.startswith(title)
     notes = " ".join(study.first_screen(UNKNOWN).warnings)

@@ -199,6 +199,13 @@ def test_file_that_is_not_geojson_is_refused(text, problem, tmp_path):
     assert "zones.geojson is not GeoJSON" in str(refused.value)
 
 
+def test_file_that_cannot_be_read_is_not_called_another_format(tmp_path):
+    """The reason of the system is shown: a folder here, or missing rights."""
+    with pytest.raises(InputMissing, match="no file of areas that can be read") as refused:
+        trace.join(build((0, 0)), tmp_path)
+    assert "directory" in str(refused.value)
+
+
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(InputMissing, match=r"zones\.geojson"):
         trace.join(build((0, 0)), tmp_path / "zones.geojson")
@@ -218,11 +225,6 @@ def test_areas_at_an_address_are_read():
     assert numbers([(47.5, 8.5), (47.5, 9.5)], "memory://areas/zones.geojson") == [[1], [2]]
     with pytest.raises(InputMissing, match=r"zone\.geojson"):
         trace.join(build((0, 0)), "memory://areas/zone.geojson")
-
-
-def test_folder_is_no_geojson(tmp_path):
-    with pytest.raises(TraceFormatError, match="is not GeoJSON"):
-        trace.join(build((0, 0)), tmp_path)
 
 
 def test_heights_are_left_out():

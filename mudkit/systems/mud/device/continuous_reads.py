@@ -358,7 +358,7 @@ class ContinuousReads:
             return registrations.request(now_us, read)
         read.named_buckets.clear()
         read.generations = {processor: part.generation for processor, part in parts.items()}
-        stored.table, stored.processors = last.table.number, list(parts)
+        stored.table, stored.processors = last.table.number, [str(place) for place in last.places]
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
@@ -509,7 +509,8 @@ class ContinuousReads:
         """Store a delivered version in the local store, and up to where the partition was seen.
 
         A held version that is older is evicted instead if the record has left the read, or the change has
-        only the read's columns. No effect for a change of a former incarnation of the log.
+        only the read's columns; of a record that is not held, the loss is recorded then. No effect for a
+        change of a former incarnation of the log.
 
         A position of an incarnation of the log that the device has not heard of counts once it has.
         """
@@ -523,6 +524,8 @@ class ContinuousReads:
             row = local.held_row(name, key)
             if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
                 local.evict(name, key)
+            elif row is None and isinstance(change, Upsert):
+                local.record_loss(name, key)
             lsn = change.lsn if isinstance(change, Upsert) else body.lsn
             if isinstance(lsn, int) and is_known:
                 local.record_seen(name, body.table, local.partition_of(name, key), lsn)

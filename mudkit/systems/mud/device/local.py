@@ -120,8 +120,9 @@ class Local:
     """Local store of one client.
 
     At most ``max_rows`` committed records are stored; the ones not received for longest are evicted first.
-    ``log_incarnation`` is the last known one of the back end's log, empty: the first. ``losses`` counts
-    evicted records by table and partition: complete answers may be incomplete since.
+    ``log_incarnation`` is the last known one of the back end's log, empty: the first. ``losses`` counts, by
+    table and partition, records that were evicted, or of which the device was told without holding them:
+    complete answers may be incomplete since.
     """
 
     def __init__(self, ports: Ports, max_rows: int) -> None:
@@ -184,8 +185,12 @@ class Local:
         """Remove a committed record from the device, and count the loss for the cache."""
         self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
-            self.losses[name][self.partition_of(name, key)] += 1
+            self.record_loss(name, key)
             self._store.delete(f"row\n{name}\n{key}")
+
+    def record_loss(self, name: str, key: str) -> None:
+        """Count a record that belongs to what the device was told of, and that it does not hold."""
+        self.losses[name][self.partition_of(name, key)] += 1
 
     @property
     def oldest_us(self) -> int:

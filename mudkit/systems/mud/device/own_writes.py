@@ -45,10 +45,12 @@ class OwnWrites:
         """Return what the version that the store has made of a write is to a read; None: processors tell.
 
         They alone know whether it came before the read began, and with which data of the reader it was
-        matched, if that changed meanwhile. They have told already of what all of them have passed.
+        matched, if that changed meanwhile. That of its partition has told already of what it has passed.
         """
         stored, local = read.stored, self._local
         row = local.held_row(stored.name, write.key)
+        partition = local.partition_of(stored.name, write.key)
+        passed_lsn = stored.passed_lsn(partition, local.log_incarnation)
         if (
             row is None
             or row.ver < version
@@ -56,8 +58,8 @@ class OwnWrites:
             or stored.table not in (None, row.table)
             or read.updates
             or write.invoked_us < read.data_us
-            or row.lsn <= stored.passed_lsn()
-            or not stored.is_of_log(local.log_incarnation)
+            or passed_lsn is None
+            or row.lsn <= passed_lsn
             or not _is_later(stored, write, row)
         ):
             return None

@@ -523,7 +523,9 @@ class ReadPath:
             assert isinstance(version, HeldRow)
             if not has_columns:
                 self._local.hold_row(name, version)
-            elif (held_row := self._local.held_row(name, key)) is not None and held_row.ver < version.ver:
+            elif (held_row := self._local.held_row(name, key)) is None:
+                self._local.record_loss(name, key)
+            elif held_row.ver < version.ver:
                 self._local.evict(name, key)  # no later read may show it
             known[key] = version.ver
         if is_cut or has_columns:

@@ -21,6 +21,7 @@ sent all up to their position they are dropped, for then what was sent is the tr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -126,11 +127,14 @@ class ReadRecords:
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
 
-    def drop_untold(self, until_lsn: int, log_incarnation: str) -> list[Change]:
-        """Drop the untold versions up to a position of the log, all of which the processors have sent."""
+    def drop_untold(self, passed_lsn: Callable[[str], int], log_incarnation: str) -> list[Change]:
+        """Drop the untold versions that the processors have passed, and those of other log incarnations.
+
+        ``passed_lsn`` returns the position up to which all changes of a key were sent.
+        """
         changes: list[Change] = []
         for key, untold in list(self._untold.items()):
-            if untold.lsn <= until_lsn or untold.log_incarnation != log_incarnation:
+            if untold.lsn <= passed_lsn(key) or untold.log_incarnation != log_incarnation:
                 before = self._shown(key)
                 self._put_own(self._untold, self._untold_prefix, key, None)
                 self._put_pending(key, self._pending.get(key), before)

@@ -212,8 +212,13 @@ class Registrations:
         notified: Sequence[Effect] = ()
         if isinstance(read.records, ReadRecords):
             log_incarnation = self._local.log_incarnation
-            until_lsn = stored.passed_lsn() if stored.is_of_log(log_incarnation) else 0
-            notified = self._notices.notify(read, read.records.drop_untold(until_lsn, log_incarnation))
+
+            def passed_lsn(key: str) -> int:
+                """Return the position up to which all changes of a record were sent; 0: unknown."""
+                partition = self._local.partition_of(stored.name, key)
+                return stored.passed_lsn(partition, log_incarnation) or 0
+
+            notified = self._notices.notify(read, read.records.drop_untold(passed_lsn, log_incarnation))
         return [*notified, *read.complete_awaiting()]
 
     def end_greeting(self, now_us: int) -> None:

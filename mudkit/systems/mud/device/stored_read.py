@@ -15,7 +15,8 @@ class StoredRead(Struct):
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
     delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
     ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
-    the number of the table, None before the first answer; ``processors`` are those that had the read then.
+    the number of the table, None before the first answer; ``processors`` are those that had the read then, in
+    the order of the partitions, which they take in turns.
     ``begun_lsns`` has the position of each processor from which a read without existing records began.
 
     ``aggregate`` are the aggregates of which the application is notified instead of records, and
@@ -72,13 +73,13 @@ class StoredRead(Struct):
         else:
             self.log_incarnations.pop(processor, None)
 
-    def passed_lsn(self) -> int:
-        """Return the log position up to which all of its processors have sent; 0: one has sent nothing.
+    def passed_lsn(self, partition: int, log_incarnation: str) -> int | None:
+        """Return the log position up to which the processor of a partition has sent everything.
 
-        Processors that had it before do not count.
+        0 before the first registration; None: it was last heard of in another incarnation of the log.
         """
-        return min((self.since_lsns.get(processor, 0) for processor in self.processors), default=0)
-
-    def is_of_log(self, log_incarnation: str) -> bool:
-        """Return whether all processors were last heard of in this incarnation of the log."""
-        return all(self.log_incarnations.get(place, "") == log_incarnation for place in self.processors)
+        if not self.processors:
+            return 0
+        processor = self.processors[partition % len(self.processors)]
+        is_of_log = self.log_incarnations.get(processor, "") == log_incarnation
+        return self.since_lsns.get(processor, 0) if is_of_log else None

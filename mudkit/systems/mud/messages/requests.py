@@ -345,7 +345,11 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
 
 
 class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
-    """Gateway to client: all parts have been sent; ``places`` are those that must have arrived."""
+    """Gateway to client: all parts have been sent; ``places`` are those that must have arrived.
+
+    Partitions for a read. For a continuous one processors, in the order of the partitions, which they take in
+    turns: partition n is at the place n modulo their number.
+    """
 
     id: Name
     table: Table

@@ -6,6 +6,7 @@ import pytest
 
 from mudkit.errors import ParameterError
 from mudkit.systems import mud
+from mudkit.wire import as_wire
 
 
 @pytest.fixture
@@ -112,3 +113,47 @@ def test_reads_return_what_was_told_or_later_whatever_their_type(told_by, lag_s)
         for options in READS:
             assert ann.read("t", **options).result().versions["k"] >= newest, options
         ann.read("t", "key = 'other'").result()  # evicts nothing that was told
+
+
+def test_own_version_whose_answer_is_late_is_not_missing_in_complete_answers(place):
+    """The answer to a later write has shown the log further, so the device does not hold it (Mobius 4.1)."""
+    ann = place.client("ann")
+    ann.create("t").result()
+    ann.read("t").result()
+    place.lab.world.fault_hook = delay_outcomes_of(place, "k", minutes=1)
+    writes = [ann.write("t", key, {"n": 1}) for key in ("k", "other")]
+    place.lab.run(minutes=2)
+    assert [write.status for write in writes] == ["ok", "ok"]
+    assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1, "other": 1}
+
+
+@pytest.mark.parametrize("is_continuous", [False, True])
+def test_record_that_came_with_some_columns_is_not_missing_in_complete_answers(place, is_continuous):
+    """The application was told of it, and the device does not hold its other columns (Mobius 4.1)."""
+    ann, bob = place.client("ann"), place.client("bob")
+    ann.create("t").result()
+    ann.read("t").result()
+    changes = []
+    if is_continuous:
+        ann.read("t", None, "continuous", columns=["n"], callback=changes.append).result()
+    bob.write("t", "k", {"n": 1, "v": "whole"}).result()
+    place.lab.run(minutes=1)
+    if is_continuous:
+        assert [change.key for change in changes] == ["k"]
+    else:
+        assert ann.read("t", columns=["n"], latest=True).result().versions == {"k": 1}
+    assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1}
+
+
+def delay_outcomes_of(place, key, minutes):
+    """Return a hook that delays the first answer to a write of a key."""
+    delayed = []
+
+    def fault_hook(transfer):
+        message = as_wire(transfer.message)
+        if message["kind"] == "outcome" and message["key"] == key and transfer.to.startswith("ann"):
+            delayed.append(message)
+            return (minutes * 60_000_000 * (len(delayed) == 1),)
+        return (0,)
+
+    return fault_hook

@@ -579,6 +579,25 @@ def test_late_answer_to_an_own_write_shows_only_what_the_processors_have_not_pas
     assert delivered(reads.watching.show_outcomes([write], [1])) == expected
 
 
+@pytest.mark.parametrize(("place", "expected"), [("p0", [("remove", "b", 1)]), ("p1", [])])
+def test_own_version_is_dropped_once_the_processor_of_its_partition_has_passed_it(reads, place, expected):
+    """The table has one partition, that of p0, which began anew and does not know of the version (Mobius 5).
+
+    The other one answered the same registration before the write, and has nothing to tell since.
+    """
+    reads.register(sync=0)
+    ((_, ask),) = asks(reads.welcome("s"))
+    reads.answer_part(ask, "p0", 1, data_seq=1)
+    reads.answer_part(ask, "p1", 1, data_seq=1)
+    write = PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1})
+    reads.local.hold_row("t", HeldRow("b", 1, {"n": 1}, None, 6, 1, held_us=0))
+    assert delivered(reads.watching.show_outcomes([write], [1])) == [("upsert", "b", 1)]
+    for processor in ("p0", "p1"):
+        reads.notify(processor=processor, synced=7 if processor == place else 5)
+    answered = reads.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]})
+    assert delivered(answered) == expected
+
+
 def test_unregistering_an_ended_read_forgets_it(application):
     reads = application.start()
     reads.begin()

@@ -14,8 +14,8 @@ def test_own_version_that_processors_do_not_tell_of_leaves_with_its_version():
     records = ReadRecords(ports("ann").store, 1)
     committed = OwnRecord({"n": 1}, 3, lsn=5, log_incarnation="first")
     assert records.follow_own("h", None, committed) == [Change("upsert", "h", {"n": 1}, 3, is_new=True)]
-    assert records.drop_untold(4, "first") == []
-    assert records.drop_untold(5, "first") == [Change("remove", "h", None, 3)]
+    assert records.drop_untold(lambda key: 4, "first") == []
+    assert records.drop_untold(lambda key: 5, "first") == [Change("remove", "h", None, 3)]
     assert records.shown() == {}
 
 
