@@ -12,7 +12,7 @@ from mudkit.events import Host, Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
-from mudkit.systems.mud.continuous_read import ContinuousRead, build_register
+from mudkit.systems.mud.continuous_read import ContinuousRead, parse_options
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.read_notices import listener_of
@@ -32,6 +32,7 @@ from mudkit.systems.mud.operations import (
     ListReads,
     Offline,
     Read,
+    Register,
     Renew,
     Unregister,
     Update,
@@ -579,15 +580,17 @@ class Client(OnHost):
         if type == "continuous":
             _refuse_option("utility", utility)
             _refuse_option("offline", None if offline == "answer" else offline)
-            listener = f"handle of continuous read {self._begun + 1} of this run"
-            register = build_register(
-                table, parsed, reader, sync_timestamp, "" if callback is None else listener, aggregate,
-                columns, order, limit,
-            )  # fmt: skip
+            since, selection = parse_options(sync_timestamp, aggregate, columns, order, limit)
+            listener = ""
             if callback is not None:
                 self._begun += 1
+                listener = f"handle of continuous read {self._begun} of this run"
                 self.installed.listen(listener, partial(self._register_callback, callback))
-            return self.installed.call(register).with_result(partial(ContinuousRead, client=self))
+            condition = Predicate("TRUE") if parsed is None else parsed
+            registered = self.installed.call(
+                Register(table, condition, reader, since, listener, aggregate=aggregate, selection=selection)
+            )
+            return registered.with_result(partial(ContinuousRead, client=self))
         operation = self.installed.call(
             Read(
                 table, parsed, type, reader, utility, bool(latest), aggregate, offline,

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.errors import OperationLost, ParameterError, ReentrantRun, TableProblem, brief
 from mudkit.events import DEFAULT_TIMEOUT_S, Operation
-from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.read_notices import listener_of
 from mudkit.systems.mud.device.read_path import selected_aggregates_error
-from mudkit.systems.mud.operations import Listen, Register
+from mudkit.systems.mud.operations import Listen
 from mudkit.systems.mud.result import Change, ReadResult
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields
@@ -25,13 +24,16 @@ _DEFAULT_MINUTES: Final = DEFAULT_TIMEOUT_S / 60
 _MAX_MINUTES: Final = 1e9
 
 
-def build_register(
-    table: str, predicate: Predicate | None, reader: Fields, sync_timestamp: float | None, listener: str,
-    aggregate: str | None, columns: Sequence[str] | None, order: str | None, limit: int | None,
-) -> Register:  # fmt: skip
-    """Build the registration of a continuous read; raise ParameterError for options that do not go together.
+def parse_options(
+    sync_timestamp: float | None,
+    aggregate: str | None,
+    columns: Sequence[str] | None,
+    order: str | None,
+    limit: int | None,
+) -> tuple[float | None, Selection | None]:
+    """Return the time from which a continuous read delivers existing records, and its selection.
 
-    ``listener`` is notified of the handle, as in :class:`Register`; the others are as in :meth:`Client.read`.
+    Raise ParameterError for options of :meth:`Client.read` that do not go together.
     """
     selection = Selection.parse(columns, order, limit)
     if order is not None and limit is None:
@@ -52,10 +54,7 @@ def build_register(
         number("sync_timestamp", sync_timestamp, -1e12, 1e12)
     if aggregate is not None and selection is not None:
         raise selected_aggregates_error()
-    condition = Predicate("TRUE") if predicate is None else predicate
-    return Register(
-        table, condition, reader, sync_timestamp, listener, aggregate=aggregate, selection=selection
-    )
+    return sync_timestamp, selection
 
 
 @check_arguments

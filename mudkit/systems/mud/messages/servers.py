@@ -32,8 +32,9 @@ class Route(Struct, frozen=True, kw_only=True):
     ``reply`` is the gateway, to which the answer goes. ``partitions`` are those of the table of number
     ``table`` that the receiver answers for; 0 and empty: it finds the record or table by the request.
     The answer must be at least as new as the log position ``min_lsn``, and if ``is_latest`` the latest, which
-    the back end alone has. ``log_incarnation`` is the one that the client knows (:class:`Ask`). The processor
-    of a write adds ``read_interval_ms`` (:class:`WriteOutcome`) if the client asks for it.
+    the back end alone has. ``log_incarnation`` is the last one of the back end's log that the client knows;
+    absent: the first. The processor of a write adds ``read_interval_ms`` (:class:`WriteOutcome`) if the
+    client asks for it.
     """
 
     reply: Name
@@ -120,8 +121,8 @@ class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
 class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
     """Follower to back end: acknowledgement of the log up to an entry.
 
-    ``log_incarnation`` is as in :class:`Ask`; ``nonce`` asks for the lineage of the log as it is now; absent:
-    no question.
+    ``log_incarnation`` is the last one that the follower knows; absent: the first. ``nonce`` asks for the
+    lineage of the log as it is now; absent: no question.
     """
 
     lsn: Lsn
