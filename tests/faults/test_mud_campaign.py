@@ -140,7 +140,7 @@ def test_campaign_finds_seeded_bug(bug):
     assert play(caught.seed).problems == [], "the bug is still seeded"
 
 
-@pytest.mark.soak(keep=2)
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
