@@ -217,6 +217,31 @@ def test_gateway_passes_an_answer_back_as_it_has_come(kind):
     assert passed is answer
 
 
+def test_answers_have_the_place_and_the_claims_that_their_device_is_to_know():
+    """The gateway adds neither: an acknowledgement names its processor, a result the claims of its request."""
+    back_end = servers()["back end"]
+    claims = as_wire(CLAIMS)
+    create = build_routed("create", id="jane/news a.1", claims=claims)
+    (_, created), *_ = handle(back_end, "gateway", create)
+    (_, again), *_ = handle(back_end, "gateway", build_routed("create", id="jane/news a.1"))
+    assert (created.claims, again.claims) == (CLAIMS, None), "those of the copy that is answered"
+    (_, outcome), *_ = handle(back_end, "p0", build_routed("write", claims=claims))
+    assert outcome.claims == CLAIMS
+    (_, part), *_ = handle(back_end, "p0", build_routed("read", table=created.table.number))
+    assert (part.place, part.partition) == (0, 0)
+    ((_, ack),) = handle(processor(), "gateway", build_routed("unregister"))
+    assert ack.place == "p0"
+
+
+def test_part_in_the_place_of_another_partition_is_dropped():
+    """A device counts the parts of an answer by their places."""
+    machine, (source, answer, ask) = gateway(), ANSWERS["part"]
+    handle(machine, "jane/mud", {**ask, "token": TOKEN}, "jane")
+    handle(machine, "master", Described(id="jane/news 1", table=TABLE))
+    (effect,) = machine.handle(0, Received(source, {**as_wire(answer), "place": 1}))
+    assert effect.row["incident"] == "dropped"
+
+
 def test_acknowledgement_in_the_place_of_another_processor_is_dropped():
     """A gateway counts the processors that have answered by their own addresses."""
     machine, (source, answer, ask) = gateway(), ANSWERS["registered"]
