@@ -169,6 +169,11 @@ class ContinuousReads:
         """Return the read of a handle; raise ParameterError if it has ended, or there was none."""
         return self._states.find(handle)
 
+    @property
+    def has_active(self) -> bool:
+        """True if there is a continuous read that has not ended."""
+        return bool(self._states.active)
+
     def has_read(self, handle: int) -> bool:
         """Return whether there is a read of a handle that has not ended."""
         return handle in self._states.active
@@ -536,7 +541,7 @@ class ContinuousReads:
                 key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
                 UNSET if is_known else incarnation,
             )  # fmt: skip
-            local.hold_row(name, row)
+            local.hold_told(name, row)
         lsn = change.lsn if isinstance(change, Upsert) else body.lsn
         if isinstance(lsn, int):
             local.record_seen(name, body.table, local.partition_of(name, key), lsn, incarnation)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -142,6 +142,8 @@ class Local:
         self.former_log_incarnations: set[str] = set()
         """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
+        self._seen_before = set(self._seen)
+        """Tables of which an earlier start has seen records, and may have evicted some."""
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Cached hashes of committed records."""
@@ -184,6 +186,24 @@ class Local:
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
         self.evict_oldest(self.max_rows, None)
+
+    def hold_told(self, name: str, row: HeldRow) -> None:
+        """Store a version of which an outcome or a change has told; without effect for a lost one.
+
+        It is lost if none is held, and a newer one may have been evicted: the log was seen further, and
+        records of the partition were lost since, or may have been in an earlier start.
+        """
+        partition = self.partition_of(name, row.key)
+        is_newest = (
+            (name, row.key) in self._rows
+            or row.log_incarnation is not UNSET
+            or row.lsn >= self.seen_lsns(name).get(str(partition), 0)
+            or not (self.losses[name][partition] or name in self._seen_before)
+        )
+        if is_newest:
+            self.hold_row(name, row)
+        else:
+            self.record_loss(name, row.key)
 
     def evict(self, name: str, key: str) -> None:
         """Remove a committed record from the device, and count the loss for the cache."""
@@ -250,12 +270,16 @@ class Local:
 
     def parts_of(self, write: PendingWrite) -> list[PendingWrite]:
         """Return the parts of the batch of a pending write, in order; the write alone if it has none."""
-        first, last = write.batch or (write.seq, write.seq)
+        if write.batch is None:
+            return [self.writes[write.seq]]
+        first, last = write.batch
         return [self.writes[seq] for seq in range(first, last + 1)]
 
-    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+    def writes_after(self, write: PendingWrite) -> Iterable[PendingWrite]:
         """Iterate over the pending writes of a record that were made after one of them, oldest first."""
         seqs = self._pending[write.name, write.key]
+        if seqs[-1] == write.seq:
+            return ()
         return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
@@ -300,6 +324,19 @@ class Local:
         """Return whether a pending write replaces a record as a whole: no committed version counts."""
         return any(write.changes is None for write in self.pending_writes(name, key))
 
+    def has_pending_rule(self, name: str, key: str) -> bool:
+        """Return whether a pending write of a record says who may write it afterwards."""
+        seqs = self._pending.get((name, key), ())
+        return any(self.writes[seq].may_write is not None for seq in seqs)
+
+    def latest_predicate(self, name: str, key: str) -> SentPredicate | None:
+        """Return the predicate of the latest version of a record that the device knows; None: it has none."""
+        for seq in reversed(self._pending.get((name, key), [])):
+            if self.writes[seq].changes is None:
+                return self.writes[seq].predicate
+        row = self.held_row(name, key)
+        return None if row is None else row.predicate
+
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record; None: it has none."""
         seqs = self._pending.get((name, key))
@@ -323,15 +360,17 @@ class Local:
         """Return a durable counter, by its store key: 0 before the first increment."""
         return self._store.get(counter, int) or 0
 
-    def add_write(self, write: PendingWrite) -> None:
-        """Add a pending write, whose sequence number is the next one.
+    def add_write(self, write: PendingWrite) -> bool:
+        """Add a pending write, whose sequence number is the next one; return whether its record has no other.
 
         Raises
         ------
         OutboxFull
         """
         self.writes.add(write)
-        self._pending.setdefault((write.name, write.key), []).append(write.seq)
+        seqs = self._pending.setdefault((write.name, write.key), [])
+        seqs.append(write.seq)
+        return len(seqs) == 1
 
     def absorb_write(self, write: PendingWrite) -> None:
         """Replace the pending write with the same sequence number, which is the newest of its record."""
