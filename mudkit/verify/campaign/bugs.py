@@ -368,6 +368,17 @@ def _offer_in_one_queue(
     return _offer(self, now_us, "all", message)
 
 
+def _offer_without_renewal(
+    self: FairShares, now_us: int, app: str, message: Ask | AskBatch
+) -> list[Ask | AskBatch]:
+    """Count a message from its first transmission on only, although it is sent again."""
+    before = [(sent, sent.sent_us) for queue in self._queues.values() for sent in queue.sent]
+    taken = _offer(self, now_us, app, message)
+    for sent, sent_us in before:
+        sent.sent_us = sent_us
+    return taken
+
+
 def _settle_in_one_queue(self: FairShares, now_us: int, app: str, identity: str) -> list[Ask | AskBatch]:
     """Remove an answered request from the share of all apps."""
     return _settle(self, now_us, "all", identity)
@@ -696,6 +707,13 @@ BUGS: Final = (
         seed=5,
     ),
     Bug(
+        "a share of the link that retransmissions leave",
+        "requests of an app that are sent again for longer than a minute are not in its share",
+        ((FairShares, "offer", _offer_without_renewal),),
+        in_histories=False,
+        seed=10,
+    ),
+    Bug(
         "a share of the link for all apps",
         "requests of an app wait behind those of another app that floods",
         ((FairShares, "offer", _offer_in_one_queue), (FairShares, "settle", _settle_in_one_queue)),
@@ -810,7 +828,7 @@ BUGS: Final = (
         "a read of more than the device has asked for is answered by it, and says that it is complete",
         ((Cache, "_contains_query", lambda self, larger, smaller: larger.table == smaller.table),),
         in_histories=False,
-        seed=25,
+        seed=36,
     ),
     Bug(
         "a rest that is not asked for",

@@ -21,7 +21,7 @@ MAX_MESSAGES: Final = 16
 MAX_BYTES: Final = 16 * 1024
 """Bytes of these, unless it is a single message."""
 _OPEN_US: Final = 60_000_000
-"""Time since its first transmission after which a message without an answer does not count any more."""
+"""Time since its last transmission after which a message without an answer does not count any more."""
 _REQUESTS: Final = ("ask", "asks")
 _ENDS: Final = ("complete", "outcome", "administered", "refused", "restarted")
 """Kinds of the messages that end the answer to a request; an error ends it, too."""
@@ -108,7 +108,9 @@ class LinkShares:
         app, ids = app_of(message["client"]), _ids_of(message)
         mine = self._open.setdefault(app, [])
         for one in mine:
-            ids -= one.open_ids
+            if one.open_ids & ids:
+                one.sent_us = self._now_us
+                ids -= one.open_ids
         if not ids:
             return  # a retransmission
         waiting = self._waiting.get(app, [])

@@ -126,6 +126,16 @@ def test_retransmission_is_no_further_message_and_one_of_what_waits_takes_its_pl
     assert device.problems == []
 
 
+def test_message_counts_for_a_minute_since_its_last_transmission(device):
+    device.pass_on(*(ask("game", number) for number in range(16)))
+    device.pass_on(ask("game", 0), at_us=10_000_000)
+    device.pass_on(*(ask("game", number) for number in range(16, 31)), at_us=60_000_000)
+    device.pass_on(ask("mail", 1), at_us=60_000_000)
+    assert device.problems == []
+    device.pass_on(ask("game", 31), ask("mail", 2), at_us=60_000_000)
+    assert len(device.problems) == 1
+
+
 def test_message_in_the_name_of_another_app_is_not_the_sender_s(device):
     device.observe(Received(address_of("game"), ask("mail", 1), "ann"))
     device.observe(TimerFired("any"), at_us=1)
