@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device import cache, fair_shares, joined_reads, write_path
+from mudkit.systems.mud.device import cache, fair_shares, joined_reads, joined_writes
 from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import (
@@ -35,6 +35,7 @@ from mudkit.systems.mud.device.connection import (
     Connection,
     PendingAsk,
     Writing,
+    error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.fair_shares import FairShares
@@ -44,6 +45,7 @@ from mudkit.systems.mud.device.own_reads import OwnReads
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
+from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
 from mudkit.systems.mud.device.read_states import StartedRead
@@ -51,14 +53,18 @@ from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, _Decided
+from mudkit.systems.mud.device.write_outcomes import WriteOutcomes, _Decided
+from mudkit.systems.mud.device.write_path import WritePath
+from mudkit.systems.mud.device.write_requests import WriteRequests
 from mudkit.systems.mud.messages.notifications import Notification
-from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.parts import Row, decode_error
 from mudkit.systems.mud.messages.requests import (
     Ask,
     AskBatch,
     Request,
+    RequestRefused,
     UpdateDataRequest,
+    WriteOutcome,
     WriteRequest,
     WriteResult,
 )
@@ -143,14 +149,14 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- replacements
 
-_fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
+_fail, _write, _start = WriteOutcomes.fail, WritePath.write, RetransmitTimer.start
 _scope = backend._results_key
 _register, _replace_reader_data, _match = (
     Registrations.request,
     Processor._replace_reader_data,
     Matching.match,
 )
-_build_request = WritePath.build_request
+_build_request, _receive_outcome = WriteRequests.build_request, WriteOutcomes.receive
 _check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
@@ -165,12 +171,13 @@ _look_up = joined_reads._Tables.look_up
 
 
 def _keep_conflict(
-    self: WritePath, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
+    self: WriteOutcomes, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
     """Answer a write with its conflict, and keep it as pending all the same."""
     if not isinstance(error, Conflict):
         return _fail(self, now_us, write, error, row)
-    self._asks[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
+    ask = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
+    self._requests._asks[write.seq] = ask
     return self._complete_calls([_Decided(write, None if row is None else row.ver)], error)
 
 
@@ -180,11 +187,11 @@ def _send_at_once(
     """Send a blind write although another one of its record is in flight."""
     effects = _write(self, now_us, op_id, call, context)
     if call.type == "blind":
-        self._unchecked.add(self._local.writes.last_seq)
-    return [*effects, *self.advance(now_us)]
+        self._requests.check_again(self._local.writes.last_seq)
+    return [*effects, *self._requests.advance(now_us)]
 
 
-def _follow_nothing(self: WritePath, seq: int) -> WriteRequest:
+def _follow_nothing(self: WriteRequests, seq: int) -> WriteRequest:
     """Build the request of a write without the one that it follows."""
     return replace(_build_request(self, seq), follows=UNSET)
 
@@ -266,10 +273,15 @@ def _wait_as_for_a_lost_client(
     return sender.age_us(now_us) > self._max_wait_us
 
 
-def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
+def _discard_without_token(
+    self: WriteOutcomes, now_us: int, seq: int, answer: WriteOutcome | RequestRefused
+) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
-    del self._asks[write.seq]
-    return _fail(self, 0, write, error, None)
+    error = error_in(answer)
+    if error is None or error.kind != TokenExpired.__name__:
+        return _receive_outcome(self, now_us, seq, answer)
+    self._requests.settle(seq)
+    return _fail(self, now_us, self._local.writes[seq], decode_error(error), None)
 
 
 def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
@@ -292,7 +304,7 @@ def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: An
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
     """Absorb a pending write although it may have been sent."""
-    return write.type == before.type == "blind" and not self._order.is_between(before, write)
+    return not self._order.is_between(before, write)
 
 
 def _check_writes_only(*given: Any) -> None:
@@ -404,7 +416,7 @@ BUGS: Final = (
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((WritePath, "write", _send_at_once), (WritePath, "build_request", _follow_nothing)),
+        ((WritePath, "write", _send_at_once), (WriteRequests, "build_request", _follow_nothing)),
         seed=1,
     ),
     Bug(
@@ -416,7 +428,7 @@ BUGS: Final = (
     Bug(
         "a conflict that keeps the pending write",
         "uncommitted reads still return a refused write",
-        ((WritePath, "_fail", _keep_conflict),),
+        ((WriteOutcomes, "fail", _keep_conflict),),
     ),
     Bug(
         "a read in order that does not wait for writes",
@@ -491,7 +503,7 @@ BUGS: Final = (
     Bug(
         "writes that are discarded with their token",
         "a write that must wait for a new token is lost",
-        ((WritePath, "_await_token", _discard_write),),
+        ((WriteOutcomes, "receive", _discard_without_token),),
         in_histories=False,
         seed=2,
     ),
@@ -625,7 +637,7 @@ BUGS: Final = (
     Bug(
         "joined increments of which the last one counts",
         "increments that were never sent are acknowledged, and are not in the sum",
-        ((write_path, "compose", lambda first, then: then),),
+        ((joined_writes, "compose", lambda first, then: then),),
         in_histories=False,
     ),
     Bug(
@@ -658,7 +670,7 @@ BUGS: Final = (
     Bug(
         "a delay for each app",
         "delayed writes of an app stay when those of another one leave",
-        ((WritePath, "send_delayed", lambda self, now_us: ()),),
+        ((WriteRequests, "send_delayed", lambda self, now_us: ()),),
         in_histories=False,
         seed=10,
     ),

@@ -162,6 +162,11 @@ class ContinuousReads:
         """Return the read of a handle; raise ParameterError if it has ended, or there was none."""
         return self._states.find(handle)
 
+    @property
+    def has_active(self) -> bool:
+        """True if there is a continuous read that has not ended."""
+        return bool(self._states.active)
+
     def has_read(self, handle: int) -> bool:
         """Return whether there is a read of a handle that has not ended."""
         return handle in self._states.active

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -270,12 +270,16 @@ class Local:
 
     def parts_of(self, write: PendingWrite) -> list[PendingWrite]:
         """Return the parts of the batch of a pending write, in order; the write alone if it has none."""
-        first, last = write.batch or (write.seq, write.seq)
+        if write.batch is None:
+            return [self.writes[write.seq]]
+        first, last = write.batch
         return [self.writes[seq] for seq in range(first, last + 1)]
 
-    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+    def writes_after(self, write: PendingWrite) -> Iterable[PendingWrite]:
         """Iterate over the pending writes of a record that were made after one of them, oldest first."""
         seqs = self._pending[write.name, write.key]
+        if seqs[-1] == write.seq:
+            return ()
         return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
@@ -320,6 +324,19 @@ class Local:
         """Return whether a pending write replaces a record as a whole: no committed version counts."""
         return any(write.changes is None for write in self.pending_writes(name, key))
 
+    def has_pending_rule(self, name: str, key: str) -> bool:
+        """Return whether a pending write of a record says who may write it afterwards."""
+        seqs = self._pending.get((name, key), ())
+        return any(self.writes[seq].may_write is not None for seq in seqs)
+
+    def latest_predicate(self, name: str, key: str) -> SentPredicate | None:
+        """Return the predicate of the latest version of a record that the device knows; None: it has none."""
+        for seq in reversed(self._pending.get((name, key), [])):
+            if self.writes[seq].changes is None:
+                return self.writes[seq].predicate
+        row = self.held_row(name, key)
+        return None if row is None else row.predicate
+
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record; None: it has none."""
         seqs = self._pending.get((name, key))
@@ -343,15 +360,17 @@ class Local:
         """Return a durable counter, by its store key: 0 before the first increment."""
         return self._store.get(counter, int) or 0
 
-    def add_write(self, write: PendingWrite) -> None:
-        """Add a pending write, whose sequence number is the next one.
+    def add_write(self, write: PendingWrite) -> bool:
+        """Add a pending write, whose sequence number is the next one; return whether its record has no other.
 
         Raises
         ------
         OutboxFull
         """
         self.writes.add(write)
-        self._pending.setdefault((write.name, write.key), []).append(write.seq)
+        seqs = self._pending.setdefault((write.name, write.key), [])
+        seqs.append(write.seq)
+        return len(seqs) == 1
 
     def absorb_write(self, write: PendingWrite) -> None:
         """Replace the pending write with the same sequence number, which is the newest of its record."""
