@@ -166,6 +166,8 @@ class FaultInjector:
         elif kind == "wiped":
             self._killed_now = device
             faults.wipe(device)
+            for process in self._world.hosts[device].processes:  # its handles are those of other reads now
+                process.forget_listeners()
             self._killed_now = None
             self._begin(kind, 0.0)
         elif kind == "address":

@@ -429,7 +429,7 @@ class Work:
         def listen(listing: Any) -> None:
             for read in listing.result() if listing.status == "ok" else ():
                 watch = watches.get(read["handle"])
-                if watch is not None and watch.record is not None:
+                if watch is not None and watch.record is not None and watch.lost_us is None:
                     client.listen(read["handle"], watch.record)
 
         listing = client.continuous_reads()
