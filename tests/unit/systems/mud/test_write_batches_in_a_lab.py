@@ -132,8 +132,9 @@ def test_rule_that_refuses_one_part_refuses_all(place):
         (lambda ann: ann.batch("t").write("b", {}, version=1), "version=1"),
         (lambda ann: ann.batch("t").increment("b", "n", by="x"), "'x'"),
         (lambda ann: ann.batch("t").update("b", {}), "{}"),
+        (lambda ann: ann.batch("t", data={"age": {1}}), "set"),
     ],
-    ids=["empty", "key twice", "other table", "version", "no number", "no columns"],
+    ids=["empty", "key twice", "other table", "version", "no number", "no columns", "no data of a reader"],
 )
 def test_arguments_are_refused_at_the_call(pair, build, found):
     ann, _ = pair

@@ -73,6 +73,41 @@ def test_tables_outlive_a_kill_and_end_when_they_are_dropped(place, ann):
     assert ann.write("drafts", "a", {}).result(1) == 1
 
 
+def test_generated_keys_are_unlike_in_a_batch_and_after_a_kill(place, ann):
+    ann.batch("drafts").write(None, {"words": 1}).write(None, {"words": 2}).commit().result(1)
+    place.lab.faults.kill("ann")
+    place.lab.faults.restart("ann")
+    place.lab.run(seconds=1)
+    for words in range(9):
+        ann.write("drafts", None, {"words": words}).result(1)
+    assert len(ann.read("drafts").result(1)) == len(LENGTHS) + 2 + 9
+
+
+def test_dropped_table_takes_no_records_of_another_one_along(place, ann):
+    ann.create("drafts of ann", where="device").result(1)
+    ann.write("drafts of ann", "a", {"words": 1}).result(1)
+    ann.drop("drafts").result(1)
+    place.lab.faults.kill("ann")
+    place.lab.faults.restart("ann")
+    place.lab.run(seconds=1)
+    assert ann.read("drafts of ann").result(1).records == {"a": {"words": 1}}
+
+
+def test_deleted_record_is_replaced_as_one_that_is_not_there(ann):
+    """Version 0 is that of no record (the guide)."""
+    ann.delete("drafts", "a").result(1)
+    assert ann.write("drafts", "a", {"words": 1}, "conditional", version=0).result(1) == 3
+
+
+def test_change_or_delete_of_a_hidden_record_is_hidden_as_it_was(ann):
+    ann.write("drafts", "d", {"words": 1}, predicate="receiver.is_alone").result(1)
+    ann.increment("drafts", "d", "words").result(1)
+    assert "d" not in ann.read("drafts").result(1).records
+    ann.delete("drafts", "d").result(1)
+    deleted = next(row for row in ann.holdings("drafts").result(1) if row["key"] == "d")
+    assert (deleted["record"], deleted["predicate"]) == (None, "receiver.is_alone")
+
+
 def test_schema_and_its_changes(ann):
     ann.create("settings", where="device", schema={"muted": "boolean"}).result(1)
     with pytest.raises(ParameterError, match="boolean"):

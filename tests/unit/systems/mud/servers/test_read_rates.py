@@ -57,6 +57,14 @@ def test_no_more_partitions_are_counted_than_the_bound(monkeypatch):
     assert [rates.interval_ms(0, (1, number)) for number in range(3)] == [600_000, 60_000, 300_000]
 
 
+def test_partition_that_was_not_read_for_longest_is_forgotten(monkeypatch):
+    monkeypatch.setattr(read_rates, "MAX_PARTITIONS", 2)
+    rates = ReadRates(0)
+    for number in (0, 1, 0, 2):
+        rates.record_read(0, (1, number), 1.0)
+    assert [rates.interval_ms(0, (1, number)) for number in range(3)] == [200_000, 600_000, 300_000]
+
+
 def test_interval_is_never_that_of_a_continuous_read():
     """0 is what a continuous read has."""
     rates = ReadRates(0)
