@@ -227,6 +227,17 @@ class WritePath:
             listed.append({**shown, "held": "token" if shown.pop("is_refused") else by_policy})
         return listed
 
+    def lacks_token(self, now_us: int, op_id: int) -> bool:
+        """Return whether the write of a call, or one of its record before it, waits for a valid token."""
+        writes = self._local.writes
+        called = [write for seq in self._calls if op_id in self._calls[seq] and (write := writes.get(seq))]
+        return any(
+            self._lacks_token(now_us, other)
+            for write in called
+            for other in writes
+            if (other.name, other.key) == (write.name, write.key) and other.seq <= write.seq
+        )
+
     def advance(self, now_us: int) -> Sequence[Effect]:
         """Send the unchecked and due heads that nothing blocks, and what may follow them (stage 2).
 
