@@ -16,10 +16,10 @@ from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.continuous_read import ContinuousRead
 from mudkit.systems.mud.device.client import ClientMachine, Settings
+from mudkit.systems.mud.device.new_writes import WriteType
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.read_notices import listener_of
 from mudkit.systems.mud.device.read_path import selected_aggregates_error
-from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.messages import (
     PORT,
     Alter,
@@ -302,7 +302,8 @@ class Client(OnHost):
             Called with the completed operation.
         may_write : str or Predicate, optional
             Who may write and delete the record afterwards, beside the table's ``write_rule``: a condition as
-            there, which only those whom it admits can change. None: as before.
+            there, which only those whom it admits can change. None: as before. Writes that waited on a device
+            and became one are judged as one by the rule that the store has.
         version : int, optional
             The version that a conditional write replaces: one that a read, a change or an operation returned,
             or 0 for no record. None: the one that this device has, its own pending one included.
@@ -322,9 +323,9 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed.
         """
-        return self._submit_write(
-            Write, table, key, dict(record), type, predicate, utility, data, callback, may_write, version
-        )
+        columns = dict(record)
+        write = build_write(Write, table, key, columns, type, predicate, utility, data, may_write, version)
+        return self._submit(write, callback)
 
     def delete(
         self,
@@ -340,8 +341,8 @@ class Client(OnHost):
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        return self._submit_write(
-            Delete, table, key, None, type, None, utility, data, callback, version=version
+        return self._submit(
+            build_write(Delete, table, key, None, type, None, utility, data, version=version), callback
         )
 
     def update(
@@ -804,22 +805,13 @@ class Client(OnHost):
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
         """Call changes of a record on the machine."""
-        return self._submit_write(
-            Update, table, key, None, "blind", None, utility, data, callback, changes=changes
+        return self._submit(
+            build_write(Update, table, key, None, "blind", None, utility, data, changes=changes), callback
         )
 
-    def _submit_write(
-        self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
-        predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
-        callback: Callable[[Operation], None] | None, may_write: str | Predicate | None = None,
-        version: int | None = None, changes: Changes | None = None,
-    ) -> Operation:  # fmt: skip
+    def _submit(self, write: Write, callback: Callable[[Operation], None] | None) -> Operation:
         """Call a write, a delete or a change on the machine: the common part of their methods."""
-        called = self.installed.call(
-            build_write(
-                operation, table, key, record, kind, predicate, utility, data, may_write, version, changes
-            )
-        )
+        called = self.installed.call(write)
         if callback is not None:
             called.add_done_callback(callback)
         return called

@@ -45,8 +45,10 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
+from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.results import Origin, complete_read
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
+from mudkit.systems.mud.device.write_path import cancelled_error
+from mudkit.systems.mud.device.write_requests import WriteRequests
 from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy, check_decision
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
@@ -115,7 +117,7 @@ class ReadPath:
         connection: Connection,
         access: Access,
         policy: ReadPolicy | None,
-        writes: WritePath,
+        requests: WriteRequests,
         order: ReadOrder,
     ) -> None:
         self._local = local
@@ -124,7 +126,7 @@ class ReadPath:
         self._connection = connection
         self._access = access
         self._policy = policy
-        self._writes = writes
+        self._requests = requests
         self._order = order
         self.context: Fields = {}
         self._waiting: list[tuple[PendingRead, deque[int]]] = []
@@ -169,7 +171,7 @@ class ReadPath:
                 if read.offline == "fail" and not self._connection.is_up:
                     return self._fail_offline(now_us, pending)
                 self._waiting.append((pending, deque(before)))
-                return self._writes.release(now_us, before)
+                return self._requests.release(now_us, before)
         return self._answer(now_us, pending)
 
     def _answer_at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
@@ -665,7 +667,7 @@ class ReadPath:
         """Continue the writes and reads that waited for a read."""
         if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
-        return [*self._writes.send_unblocked(now_us), *self.answer_unblocked(now_us)]
+        return [*self._requests.send_unblocked(now_us), *self.answer_unblocked(now_us)]
 
 
 LOOK: Final = "look"
