@@ -1,8 +1,8 @@
 """Digests of the results of mudkit, to prove that a refactoring changes none of them.
 
 They cover ten labs over all systems (bill, records held, and each column of each table of the trace), worlds
-with places, loads, connections, access points and mishaps, tables of scoreboards, comparisons, order checks and
-scenarios, runs of the fault campaign, and with ``--rows`` each row of ``mudkit reproduce`` but speed.
+with places, loads, connections, access points and mishaps, tables of scoreboards, comparisons, order checks
+and scenarios, runs of the fault campaign, and with ``--rows`` each row of ``mudkit reproduce`` but speed.
 """
 
 from __future__ import annotations
