@@ -275,6 +275,15 @@ class ClientMachine:
                 self._reads.context = context
         return ()
 
+    def what_blocks(self, now_us: int, op_id: int) -> tuple[str, str] | None:
+        """Return what blocks a call, other than the network, and what to do about it; None: nothing.
+
+        The error of a call that is not answered in time says so (:class:`~mudkit.errors.OperationTimeout`).
+        """
+        if not self._writes.lacks_token(now_us, op_id):
+            return None
+        return "the token of its app has expired, and the write waits for a valid one", "renew(token)"
+
     def _store_use(self) -> StoreUse:
         """Return how many committed records are held, and since when."""
         return StoreUse(self.local.max_rows, self.local.row_count, self.local.oldest_us)

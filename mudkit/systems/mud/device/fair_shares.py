@@ -18,13 +18,16 @@ MAX_BYTES: Final = 16 * 1024
 MAX_REQUESTS: Final = 16
 """Unanswered messages of an app, beyond which its next ones wait: their answers share the link down."""
 _FORGOTTEN_US: Final = 60_000_000
-"""Time after which an unanswered message does not count any more: its app may have withdrawn it."""
+"""Time since its last transmission after which an unanswered message does not count any more.
+
+An app sends what it waits for again each ten seconds; what it does not, it has withdrawn.
+"""
 
 Message: TypeAlias = Ask | AskBatch
 
 
 class _Sent(Struct):
-    """Message that was sent, the requests in it that have no answer, and its size and time."""
+    """Message that was sent: the requests in it that have no answer, its size, and its last transmission."""
 
     open_ids: set[str]
     size_bytes: int
@@ -47,10 +50,13 @@ class FairShares:
     def offer(self, now_us: int, app: str, message: Message) -> list[Message]:
         """Add a message of an app; return those of the app that are to be sent now.
 
-        A retransmission takes the place of what waits; of what was sent, it is sent again.
+        A retransmission takes the place of what waits; of what was sent, it is sent again, and counts on.
         """
         queue, ids = self._queues.setdefault(app, _Queue()), set(_ids(message))
-        if any(sent.open_ids & ids for sent in queue.sent):
+        sent_before = [sent for sent in queue.sent if sent.open_ids & ids]
+        if sent_before:
+            for sent in sent_before:
+                sent.sent_us = now_us
             return [message]
         places = [place for place, other in enumerate(queue.waiting) if ids.issuperset(_ids(other))]
         if places:

@@ -69,6 +69,11 @@ class WriteOutcomes:
         seq = next((seq for seq, calls in self._calls.items() if calls == [op_id]), 0)
         return self._local.writes.get(seq)
 
+    def find_awaited(self, op_id: int) -> PendingWrite | None:
+        """Return the write whose outcome a call waits for, which may have absorbed its own; None: none."""
+        seq = next((seq for seq, calls in self._calls.items() if op_id in calls), 0)
+        return self._local.writes.get(seq)
+
     def forget_early_answers(self) -> None:
         """Forget the answers that came early: their log is gone.
 

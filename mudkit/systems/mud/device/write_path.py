@@ -99,6 +99,15 @@ class WritePath:
             listed.append({**shown, "held": "token" if shown.pop("is_refused") else by_policy})
         return listed
 
+    def lacks_token(self, now_us: int, op_id: int) -> bool:
+        """Return whether the write of a call, or one of its record before it, waits for a valid token."""
+        awaited = self._outcomes.find_awaited(op_id)
+        return awaited is not None and any(
+            self._requests.lacks_token(now_us, write)
+            for write in self._local.writes
+            if (write.name, write.key) == (awaited.name, awaited.key) and write.seq <= awaited.seq
+        )
+
     def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
         """Remove the write of a call, and complete its call with OperationCancelled.
 

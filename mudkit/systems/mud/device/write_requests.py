@@ -237,7 +237,7 @@ class WriteRequests:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
             insort(self._delayed, (write.due_us, seq))
-        elif self._lacks_token(now_us, write):
+        elif self.lacks_token(now_us, write):
             self._without_token.add(seq)
         else:
             return write
@@ -275,13 +275,13 @@ class WriteRequests:
                 or self._order.blocks(following)
                 or following.due_us == NEVER
                 or (following.due_us is not None and following.due_us > now_us and not are_due)
-                or self._lacks_token(now_us, following)
+                or self.lacks_token(now_us, following)
             ):
                 break
             asks.append(self._add_request(following))
         return asks
 
-    def _lacks_token(self, now_us: int, write: PendingWrite) -> bool:
+    def lacks_token(self, now_us: int, write: PendingWrite) -> bool:
         """Return whether a write was returned for its expired token, and that of now has expired, too."""
         return write.lacks_token and self._connection.has_expired(now_us)
 

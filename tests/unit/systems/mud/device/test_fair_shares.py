@@ -81,6 +81,15 @@ def test_request_without_an_answer_does_not_count_for_ever(shares):
     assert shares.offer(60_000_000, "game", ask(101)) == [ask(100), ask(101)]
 
 
+def test_request_counts_while_its_app_sends_it_again(shares):
+    """Unanswered requests fill the window (`MAX_REQUESTS`); one that is sent again is not withdrawn."""
+    fill(shares)
+    for number in range(MAX_REQUESTS):
+        assert shares.offer(50_000_000, "game", ask(number)) == [ask(number)]
+    assert shares.offer(109_999_999, "game", ask(100)) == []
+    assert shares.offer(110_000_000, "game", ask(101)) == [ask(100), ask(101)]
+
+
 def test_nothing_waits_over_a_lost_link(shares):
     fill(shares)
     shares.offer(0, "game", ask(100))
