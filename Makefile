@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# A file at a time on each of two workers, the longest files first (tests/conftest.py): both end at about the same time.
+# A file at a time on each worker, the longest files first (tests/conftest.py): all end at about the same time.
 PYTEST := pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.5
 COVER := COVERAGE_FILE=$(CURDIR)/build/coverage
 # In one process: xdist's workers do not start when coverage is in them.
@@ -36,8 +36,9 @@ test: $(READY)
 quick: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint unit
 
+# On two cores a third worker computes while tests of the others wait for Java, a kernel or a browser.
 tests: $(READY)
-	@$(BIN)/python -m $(PYTEST) tests
+	@$(BIN)/python -m $(PYTEST) -n 3 tests
 
 unit: $(READY)
 	@$(BIN)/python -m $(PYTEST) tests/unit --quick

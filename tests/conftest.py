@@ -202,16 +202,20 @@ def pytest_unconfigure() -> None:
 
 
 def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
-    """Select the tests marked `soak(keep=n)` that `make test` runs: n of each function or group."""
-    groups: dict[tuple[Path, str, int], list[pytest.Item]] = {}
+    """Select the tests marked `soak(keep=n)` that `make test` runs: n of each function or group.
+
+    A group is of one file, or with `shared=True` of all files.
+    """
+    groups: dict[tuple[str, str, int], list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("soak")
         if mark is not None and mark.kwargs:
-            key = (item.path, mark.kwargs.get("group", item.originalname), mark.kwargs["keep"])
+            file = "all files" if mark.kwargs.get("shared") else str(item.path)
+            key = (file, mark.kwargs.get("group", item.originalname), mark.kwargs["keep"])
             groups.setdefault(key, []).append(item)
     chosen = set()
-    for (path, name, keep), group in groups.items():
-        chosen.update(Random(f"{seed} {path.name} {name}").sample(group, min(keep, len(group))))
+    for (file, name, keep), group in groups.items():
+        chosen.update(Random(f"{seed} {Path(file).name} {name}").sample(group, min(keep, len(group))))
     return chosen
 
 
@@ -335,7 +339,7 @@ def phone_log() -> Path:
 
 
 @pytest.fixture(scope="session")
-def webhdfs() -> Iterator[WebHdfs]:
+def webhdfs_store() -> Iterator[WebHdfs]:
     """Serve a store that refuses to rename and to append."""
     from webhdfs_server import webhdfs_server
 
@@ -343,12 +347,11 @@ def webhdfs() -> Iterator[WebHdfs]:
         yield server
 
 
-@pytest.fixture(autouse=True)
-def allow_all(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Restore the rights that a test takes away in the store."""
-    yield
-    if "webhdfs" in request.fixturenames:
-        request.getfixturevalue("webhdfs").forbidden.clear()
+@pytest.fixture
+def webhdfs(webhdfs_store: WebHdfs) -> Iterator[WebHdfs]:
+    """Return the store, and restore the rights that a test takes away in it."""
+    yield webhdfs_store
+    webhdfs_store.forbidden.clear()
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from mudkit.errors import MudkitError, OperationLost, ParameterError
 from mudkit.events import Operation
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Conflict, ReadResult, freshness
+from mudkit.systems.mud.device.new_writes import WRITE_TYPES
 from mudkit.systems.mud.device.read_path import READ_TYPES
-from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.widgets.panel import Panel, alert, guide, read_object
 
 _MAX_OPERATIONS: Final = 6

@@ -505,7 +505,7 @@ def test_propagation_map_follows_its_controls(chromium, lab, screenshot):
         widget.scroll_into_view_if_needed()
 
 
-@pytest.mark.soak(keep=1, group="without chapters")
+@pytest.mark.soak(keep=1, group="JupyterLab", shared=True)
 def test_widget_figures_are_restored_after_a_reload(chromium, lab, screenshot):
     """Reload the page: as after a reconnection, the browser requests the state of each widget."""
     cells = [
@@ -527,7 +527,7 @@ def test_widget_figures_are_restored_after_a_reload(chromium, lab, screenshot):
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
-@pytest.mark.soak(keep=1, group="without chapters")
+@pytest.mark.soak(keep=1, group="JupyterLab", shared=True)
 def test_saved_widgets_are_labelled_and_shown_without_a_kernel(chromium, lab, screenshot):
     cells = [
         "from mudkit.widgets import PrefetchLab, ViewsExplorer",
@@ -577,7 +577,7 @@ def assert_asks_to_run_the_cell(page):
     assert {text for is_panel, text in marks if not is_panel} == {"none"}
 
 
-@pytest.mark.soak(keep=1, group="without chapters")
+@pytest.mark.soak(keep=1, group="JupyterLab", shared=True)
 @pytest.mark.parametrize(
     ("kernel", "is_trusted"), [("python3", False), ("python3", True), ("", False), ("", True)]
 )

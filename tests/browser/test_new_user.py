@@ -43,6 +43,7 @@ def server(tmp_path):
     server.communicate()
 
 
+@pytest.mark.soak(keep=1, group="JupyterLab", shared=True)
 def test_new_user_sees_one_line_and_the_first_chapter(chromium, server, screenshot):
     line = server.stdout.readline()
     assert LINE.fullmatch(line), line

@@ -109,6 +109,7 @@ def test_bad_report_parameter_is_one_clear_error(mudkit_here, tmp_path, argument
     assert [p.name for p in tmp_path.iterdir()] == ["good.csv"]
 
 
+@pytest.mark.soak(keep=1, group="this machine")
 def test_report_refuses_trace_without_reads(tmp_path):
     (tmp_path / "good.csv").write_text(GOOD.replace(",1\n", ",0\n"))
     result = mudkit("report", "trace_profile", "--param", "trace=good.csv", cwd=tmp_path)

@@ -167,7 +167,7 @@ def folder(cabs: Path, scaled: Callable[[int, int], int]) -> Path:
     return out
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 @pytest.mark.parametrize("job", KILLS)
 def test_killed_jobs_resume_and_give_the_same_output(
     job: str,

@@ -201,15 +201,8 @@ def executed(request, tmp_path_factory, scaled):
     return result.stdout, cells
 
 
-@pytest.mark.parametrize(
-    "chapter",
-    [
-        pytest.param(
-            file, marks=pytest.mark.soak(keep=1, group=f"Spark: {file.stem in SPARK_CHAPTERS}"), id=file.stem
-        )
-        for file in CHAPTERS
-    ],
-)
+@pytest.mark.soak(keep=1, group="executed")
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda file: file.stem)
 def test_chapter_reproduces_its_outputs_and_its_solutions_pass(executed, chapter, scaled):
     output, cells = executed
     assert len(cells[chapter.name]) == len(select_code_cells(read_for_run(chapter, scaled))), output[-6000:]
@@ -253,7 +246,10 @@ def test_wrong_output_and_solution_that_does_not_pass_are_detected(tmp_path):
     "name",
     [
         # A start of Spark takes as long as most chapters.
-        pytest.param(name, marks=pytest.mark.soak if name in SPARK_CHAPTERS else pytest.mark.soak(keep=1))
+        pytest.param(
+            name,
+            marks=pytest.mark.soak if name in SPARK_CHAPTERS else pytest.mark.soak(keep=1, group="executed"),
+        )
         for name in sorted(RANGES)
     ],
 )

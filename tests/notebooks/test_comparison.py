@@ -196,7 +196,9 @@ def test_periods_of_recorded_taxis_are_compared(cabspotting, command):
     [
         pytest.param(
             name,
-            marks=pytest.mark.soak if name in ("cache_policy", "scoreboard") else pytest.mark.soak(keep=1),
+            marks=pytest.mark.soak
+            if name in ("cache_policy", "scoreboard")
+            else pytest.mark.soak(keep=1, group="templates run", shared=True),
         )
         for name in TEMPLATES
     ],

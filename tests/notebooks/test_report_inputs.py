@@ -264,6 +264,7 @@ def test_unusual_traces_give_a_sensible_page(template, name, tmp_path):
         assert name == "all at one place", refusal
 
 
+@pytest.mark.soak(keep=1, group="templates run", shared=True)
 @pytest.mark.parametrize("template", ["trace_profile", "cache_policy", "propagation"])
 def test_device_names_are_escaped(template, tmp_path):
     name = "<img src=x onerror=alert({})>"

@@ -41,7 +41,7 @@ def measure_growth(kind: Callable[[], SystemLab], host: str | None) -> dict[str,
     return {name: sizes[1][name] - sizes[0][name] for name in processes}
 
 
-@pytest.mark.soak(keep=8)
+@pytest.mark.soak(keep=5)
 @pytest.mark.parametrize(
     ("kind", "host"), [(kind, host) for kind in SYSTEM_LABS for host in kind.hosts.values()]
 )

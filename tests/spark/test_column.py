@@ -46,7 +46,7 @@ def test_variant_columns_match_python(spark, scaled):
     rows = list(itertools.product(shared.RECORDS, shared.READERS))
     frame = make_variants(spark, rows)
     layout = Layout(record="data", receiver="reader")
-    predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 8)]]
+    predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 16)]]
     for start in range(0, len(predicates), 16):
         assert_equal_to_python(frame, predicates[start : start + 16], rows, layout)
 

@@ -101,7 +101,7 @@ def list_names(folder):
 @pytest.mark.parametrize("job", OPTIONS)
 def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job, scaled):
     expected = run_directly(spark, folder, job)
-    cuts = scaled({1: 7, 4: 2, None: 1}, {1: 7})
+    cuts = scaled({1: 7, 4: 2, None: 1}, {2: 4})
     for dates, parts in cuts.items():
         out = tmp_path / str(dates)
         report = pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
@@ -163,23 +163,24 @@ class InterruptedFunction:
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
-def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
+def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch, scaled):
     """Parts run some at a time, so at least as many as were begun before the interruption are finished."""
     out, write = tmp_path / "out", jobs.write_frame
+    dates, parts, stops = scaled((1, 7, (2, 3)), (2, 4, (1, 2)))
     finished = {}
-    for calls in (2, 3):
+    for calls in stops:
         monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, calls))
         with pytest.raises(KeyboardInterrupt):
-            pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
+            pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
         (job_folder,) = out.iterdir()
         assert job_folder.name.startswith("_job-")
         now = {file.name: file.stat().st_mtime_ns for file in (job_folder / "done").iterdir()}
         assert finished.items() <= now.items()
         assert len(finished) < len(now) <= len(finished) + calls
         finished = now
-    monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, 7 - len(finished)))
-    report = pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
-    assert (report.parts, report.parts_reused) == (7, len(finished))
+    monkeypatch.setattr(jobs, "write_frame", InterruptedFunction(write, parts - len(finished)))
+    report = pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
+    assert (report.parts, report.parts_reused) == (parts, len(finished))
     assert read_stored_rows(out) == run_directly(spark, folder, job)
     assert list_names(out) == sorted(["_manifest.json", *named_files(out)])
 
@@ -225,7 +226,7 @@ def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_
     assert list_names(tmp_path) == ["copy", "out"]
 
 
-@pytest.mark.soak(keep=2, group="one place")
+@pytest.mark.soak(keep=1, group="one place")
 def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_path, monkeypatch):
     """Another identity: the later start wins, the earlier one ends with an OutputProblem."""
     out, write = tmp_path / "out", jobs.write_frame
@@ -242,7 +243,7 @@ def test_job_that_another_one_replaces_ends_with_an_error(spark, folder, tmp_pat
     assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
 
 
-@pytest.mark.soak(keep=2, group="one place")
+@pytest.mark.soak(keep=1, group="one place")
 def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
     out, write, reports = tmp_path / "out", jobs.write_frame, []
 
@@ -259,7 +260,7 @@ def test_two_runs_of_one_job_both_succeed(spark, folder, tmp_path, monkeypatch):
     assert read_stored_rows(out) == run_directly(spark, folder, "label_writes")
 
 
-@pytest.mark.soak(keep=2, group="one place")
+@pytest.mark.soak(keep=1, group="one place")
 def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
     out = tmp_path / "out"
     pipeline.run_job(spark, "label_writes", folder, out)

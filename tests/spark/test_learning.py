@@ -113,7 +113,7 @@ def test_frontiers_on_spark_equal_those_in_this_process(frames, labelled, monkey
     assert here["missed_share"].nunique() > 5
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="evaluation")
 @pytest.mark.parametrize(("folds", "seed"), [("device", 1), ("time", 0), ("device", 2)])
 def test_recommendation_on_spark_equals_that_in_this_process(frames, labelled, folds, seed, monkeypatch):
     """Compare choices, trees and answers by device and day; trees learn from parts of long devices."""

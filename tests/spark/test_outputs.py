@@ -68,11 +68,14 @@ def dates_of(out, ending):
 @pytest.mark.parametrize("format", ["parquet", "orc", "csv", "json"])
 def test_files_of_each_format_have_the_rows_by_date(spark, folder, tmp_path, format):  # noqa: A002
     """66: `out=`: any format, partitioned by date, compacted: no more files than partitions need."""
+    horizon_s = 50_000.0  # a read has earlier reads of another date, which is another part
     report = pipeline.run_job(
-        spark, "label_reads", folder, pipeline.Files(tmp_path / "out", format), dates=1, horizon_s=7200
+        spark, "label_reads", folder, pipeline.Files(tmp_path / "out", format), dates=1, horizon_s=horizon_s
     )
     positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
-    labels = pipeline.label_reads(positions, reads).join(reads.select("read_id", "ts"), "read_id")
+    labels = pipeline.label_reads(positions, reads, horizon_s=horizon_s).join(
+        reads.select("read_id", "ts"), "read_id"
+    )
     assert dates_of(tmp_path / "out", format) == dict.fromkeys((f"date={date}" for date in DATES), 1)
     stored = read_back(spark, tmp_path / "out", format, labels.schema.simpleString()[7:-1].replace(":", " "))
     assert rows_of(stored) == rows_of(labels)

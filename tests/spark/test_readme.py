@@ -157,7 +157,7 @@ def test_every_code_block_has_an_outcome():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.soak(keep=2, group="on Spark")] if name in ON_SPARK else [])
+        pytest.param(name, marks=[pytest.mark.soak(keep=1, group="on Spark")] if name in ON_SPARK else [])
         for name in PIECES
     ],
 )

@@ -42,7 +42,7 @@ PARTS = {
 }
 
 
-@pytest.mark.soak(keep=1)
+@pytest.mark.soak(keep=1, group="pages on Spark", shared=True)
 @pytest.mark.parametrize("part", PARTS)
 def test_part_of_the_page_on_spark_is_that_in_memory(spark, folder, tmp_path, small_samples, part):
     """Compare a part, for which Spark runs about thirty jobs; a page takes a hundred."""

@@ -41,7 +41,7 @@ def here(file):
     return page_values(open_source(str(file), **OPTIONS))
 
 
-@pytest.mark.soak(keep=2, group="pages")
+@pytest.mark.soak(keep=1, group="pages on Spark", shared=True)
 def test_page_and_map_on_spark_are_those_in_memory(spark, file, here, tmp_path):
     source = open_source(str(file), spark=True, work=tmp_path / "work", **OPTIONS)
     assert_same_values(here, page_values(source))
@@ -111,7 +111,7 @@ def as_trace_folder(spark, file, folder):
     return str(folder)
 
 
-@pytest.mark.soak(keep=2, group="pages")
+@pytest.mark.soak(keep=1, group="pages on Spark", shared=True)
 @pytest.mark.parametrize("given", [as_address, as_hive_folder, as_table, as_trace_folder])
 def test_same_page_of_each_kind_of_trace(spark, file, here, tmp_path, given):
     named = given(spark, file, tmp_path / "given")
@@ -120,7 +120,7 @@ def test_same_page_of_each_kind_of_trace(spark, file, here, tmp_path, given):
     assert_same_values(here, page_values(source))
 
 
-@pytest.mark.soak(keep=2, group="pages")
+@pytest.mark.soak(keep=1, group="pages on Spark", shared=True)
 def test_selection_on_spark_is_that_in_memory(spark, file, tmp_path):
     chosen = {"where": "lat > 48.1 AND device != 'car01'", "period": "2023-05-02/2023-05-04"}
     values = [

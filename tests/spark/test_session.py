@@ -72,7 +72,7 @@ def run_python(tmp_path):
     return run_python
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_start_is_silent_and_leaves_nothing_behind(run_python):
     answer = run_python(
         """
@@ -127,7 +127,7 @@ def list_pids() -> set[int]:
     return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_only_dead_sessions_are_replaced(run_python):
     answer = run_python(
         """
@@ -156,7 +156,7 @@ def test_only_dead_sessions_are_replaced(run_python):
     }
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_spark_connect_session(run_python):
     answer = run_python(
         """
@@ -220,7 +220,7 @@ JOBS = {
 
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("session", ["remote='local[1]'", "'local[1]'"])
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_job_ends_with_java_and_says_how(run_python, session, job):
     """A Connect client would try a dead server again for ten minutes; Java without a thread may wait for it."""
     answer = run_python(
@@ -246,7 +246,7 @@ def test_job_ends_with_java_and_says_how(run_python, session, job):
     assert answer == {"error": ["Spark's Java ended while a job ran.", cause], "soon": True, "again": 3}
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_session_on_the_server_of_others_ends_at_exit(run_python):
     """The server would keep the session, with its files and views, until an hour after its last call."""
     answer = run_python(
@@ -272,7 +272,7 @@ def test_session_on_the_server_of_others_ends_at_exit(run_python):
     assert answer == {"other": True, "lives": 3, "ended": True}
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_foreign_session_is_used_but_not_stopped(run_python):
     answer = run_python(
         """
@@ -304,7 +304,7 @@ def test_foreign_session_is_used_but_not_stopped(run_python):
     }
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_old_java_on_the_path_is_ignored(run_python, tmp_path):
     old = tmp_path / "old"
     old.mkdir()
@@ -342,14 +342,14 @@ def can_isolate_network() -> bool:
     return subprocess.run([*ISOLATED, "true"], capture_output=True).returncode == 0
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 @pytest.mark.skipif(not can_isolate_network(), reason="needs the right to make a network of its own")
 def test_spark_starts_without_a_network(run_python):
     answer = run_python("told['count'] = pipeline.session().range(3).count()", *ISOLATED)
     assert answer == {"count": 3}
 
 
-@pytest.mark.soak(keep=1, group="own session")
+@pytest.mark.soak(keep=1, group="own Java", shared=True)
 def test_jvm_ends_when_its_python_is_killed(tmp_path):
     code = """
         pipeline.session()

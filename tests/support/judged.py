@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from mudkit.exercises import EXERCISES, PlayedScenario, judge
+from mudkit.exercises import EXERCISES, PlayedScenario, judge, judging
 from mudkit.exercises.judging import judged
 
 DEFAULT_KEPT = 3
@@ -39,11 +40,14 @@ def mark_soak(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> list[A
     ]
 
 
-def check_accepted(chapter: str, piece: Any) -> None:
-    """Check that a solution passes in all scenarios."""
-    verdict = judge(chapter, piece)
+def check_accepted(chapter: str, piece: Any, scenarios: int | None = None) -> None:
+    """Check that a solution passes in a number of scenarios: by default 50, in the soak as many as users have."""
+    scenarios = scenarios or min(judging._SCENARIOS, 2 * settings.default.max_examples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "_SCENARIOS", scenarios)
+        verdict = judge(chapter, piece)
     assert verdict.passed, str(verdict)
-    assert verdict.scenarios == 200
+    assert verdict.scenarios == scenarios
     assert verdict.diagram() is None
 
 

@@ -22,11 +22,12 @@ from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
-from mudkit.errors import MudkitError
+from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
+from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device import cache, write_path
+from mudkit.systems.mud.device import cache, fair_shares, joined_reads, joined_writes
 from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import (
@@ -34,12 +35,17 @@ from mudkit.systems.mud.device.connection import (
     Connection,
     PendingAsk,
     Writing,
+    error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
+from mudkit.systems.mud.device.fair_shares import FairShares
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.own_reads import OwnReads
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
+from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
 from mudkit.systems.mud.device.read_states import StartedRead
@@ -47,19 +53,23 @@ from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, _Decided
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.device.write_outcomes import WriteOutcomes, _Decided
+from mudkit.systems.mud.device.write_path import WritePath
+from mudkit.systems.mud.device.write_requests import WriteRequests
+from mudkit.systems.mud.messages.notifications import Notification
+from mudkit.systems.mud.messages.parts import Row, decode_error
+from mudkit.systems.mud.messages.requests import (
     Ask,
     AskBatch,
-    Notification,
-    ReaderDataUpdate,
-    RoutedWrite,
-    Row,
-    RowEntry,
-    Write,
+    Request,
+    RequestRefused,
+    UpdateDataRequest,
+    WriteOutcome,
     WriteRequest,
     WriteResult,
 )
+from mudkit.systems.mud.messages.servers import Routed, RowEntry
+from mudkit.systems.mud.operations import Write
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -70,6 +80,7 @@ from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
+from mudkit.tokens import Claims
 from mudkit.verify.campaign.judge import play
 
 _MAX_CHARACTERS: Final = 400
@@ -138,14 +149,14 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- replacements
 
-_fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
+_fail, _write, _start = WriteOutcomes.fail, WritePath.write, RetransmitTimer.start
 _scope = backend._results_key
 _register, _replace_reader_data, _match = (
     Registrations.request,
     Processor._replace_reader_data,
     Matching.match,
 )
-_build_request = WritePath.build_request
+_build_request, _receive_outcome = WriteRequests.build_request, WriteOutcomes.receive
 _check_may_write = write_rules.check_may_write
 _base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
@@ -154,15 +165,19 @@ _follow_own = ReadRecords.follow_own
 _write_at_store, _apply_writes = BackEnd._write, BackEnd._apply_writes
 _match_rows = Processor._match
 _send_tell = Processor._send_tell
+_offer, _settle = FairShares.offer, FairShares.settle
+_build_own_row, _wipe = OwnTables._build_row, MemoryStore.wipe
+_look_up = joined_reads._Tables.look_up
 
 
 def _keep_conflict(
-    self: WritePath, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
+    self: WriteOutcomes, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
 ) -> Sequence[Effect]:
     """Answer a write with its conflict, and keep it as pending all the same."""
     if not isinstance(error, Conflict):
         return _fail(self, now_us, write, error, row)
-    self._asks[write.seq] = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
+    ask = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
+    self._requests._asks[write.seq] = ask
     return self._complete_calls([_Decided(write, None if row is None else row.ver)], error)
 
 
@@ -172,11 +187,11 @@ def _send_at_once(
     """Send a blind write although another one of its record is in flight."""
     effects = _write(self, now_us, op_id, call, context)
     if call.type == "blind":
-        self._unchecked.add(self._local.writes.last_seq)
-    return [*effects, *self.advance(now_us)]
+        self._requests.check_again(self._local.writes.last_seq)
+    return [*effects, *self._requests.advance(now_us)]
 
 
-def _follow_nothing(self: WritePath, seq: int) -> WriteRequest:
+def _follow_nothing(self: WriteRequests, seq: int) -> WriteRequest:
     """Build the request of a write without the one that it follows."""
     return replace(_build_request(self, seq), follows=UNSET)
 
@@ -204,12 +219,14 @@ def _notify_everyone(
     return _match(self, replace(row, predicate=None), table)
 
 
-def _accept_any_data(self: Processor, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
+def _accept_any_data(
+    self: Processor, now_us: int, routed: Routed[Request], update: UpdateDataRequest
+) -> Sequence[Effect]:
     """Replace a reader's data also by older ones."""
-    reading = self._reads.get((message.endpoint, message.handle))
+    reading = self._reads.get((routed.verified.endpoint, update.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _replace_reader_data(self, now_us, message)
+    return _replace_reader_data(self, now_us, routed, update)
 
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -256,10 +273,15 @@ def _wait_as_for_a_lost_client(
     return sender.age_us(now_us) > self._max_wait_us
 
 
-def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
+def _discard_without_token(
+    self: WriteOutcomes, now_us: int, seq: int, answer: WriteOutcome | RequestRefused
+) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
-    del self._asks[write.seq]
-    return _fail(self, 0, write, error, None)
+    error = error_in(answer)
+    if error is None or error.kind != TokenExpired.__name__:
+        return _receive_outcome(self, now_us, seq, answer)
+    self._requests.settle(seq)
+    return _fail(self, now_us, self._local.writes[seq], decode_error(error), None)
 
 
 def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
@@ -282,7 +304,7 @@ def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: An
 
 def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
     """Absorb a pending write although it may have been sent."""
-    return write.type == before.type == "blind" and not self._order.is_between(before, write)
+    return not self._order.is_between(before, write)
 
 
 def _check_writes_only(*given: Any) -> None:
@@ -292,24 +314,28 @@ def _check_writes_only(*given: Any) -> None:
 
 
 def _apply_out_of_order(
-    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
-) -> RoutedWrite | None:
+    write: WriteRequest, results: Mapping[str, WriteResult], first: int
+) -> WriteRequest | None:
     """Apply a write although the one that it follows is not decided."""
     return _base_on_followed(write, results, first) or write
 
 
-def _apply_changes_again(self: BackEnd, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+def _apply_changes_again(
+    self: BackEnd, now_us: int, routed: Routed[Request], write: WriteRequest
+) -> Sequence[Effect]:
     """Apply changes at each arrival, as if each were of another write."""
     if write.changes is not UNSET:
         write = replace(write, number=write.number + (next(_COUNT) + 1 << 32))
-    return _write_at_store(self, now_us, write)
+    return _write_at_store(self, now_us, routed, write)
 
 
-def _apply_until_refused(self: BackEnd, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+def _apply_until_refused(
+    self: BackEnd, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
+) -> list[WriteResult]:
     """Apply the parts of a batch one by one, up to the first that is refused."""
     results: list[WriteResult] = []
     for place, write in enumerate(writes):
-        results += _apply_writes(self, now_us, [write])
+        results += _apply_writes(self, now_us, [write], claims)
         if results[-1].ver is UNSET and len(writes) > 1:
             return [replace(results[-1], place=place)] * len(writes)
     return results
@@ -335,6 +361,51 @@ def _send_all_at_once(self: DeviceService, app: str, messages: Sequence[Ask | As
     return [Send(self._current_gateway(), message) for message in messages]
 
 
+def _offer_in_one_queue(
+    self: FairShares, now_us: int, app: str, message: Ask | AskBatch
+) -> list[Ask | AskBatch]:
+    """Admit the messages of all apps by one share, in the order in which they came."""
+    return _offer(self, now_us, "all", message)
+
+
+def _settle_in_one_queue(self: FairShares, now_us: int, app: str, identity: str) -> list[Ask | AskBatch]:
+    """Remove an answered request from the share of all apps."""
+    return _settle(self, now_us, "all", identity)
+
+
+def _keep_in_memory(self: OwnTables, table: Table, row: Row) -> None:
+    """Commit a version in a table on the device without storing it."""
+    self._apply(RowEntry(row.lsn, table.name, row))
+
+
+def _commit_row_at_once(self: OwnTables, now_us: int, table: Table, *given: Any) -> Row:
+    """Commit each part of a batch on the device before the next one is checked."""
+    row = _build_own_row(self, now_us, table, *given)
+    self._put_row(table, row)
+    return row
+
+
+def _build_row_unconditionally(
+    self: OwnTables, now_us: int, table: Table, operation: Write, *given: Any
+) -> Row:
+    """Build the version that a write makes, whatever version it must replace."""
+    return _build_own_row(self, now_us, table, replace(operation, version=None), *given)
+
+
+def _wipe_all_but_own_tables(self: MemoryStore) -> None:
+    """Empty a store, and keep the tables on the device."""
+    kept = list(self.items("own "))
+    _wipe(self)
+    for key, value in kept:
+        self.put(key, value)
+    self.commit()
+
+
+def _look_up_on_the_device(self: Any, name: str, key: Any) -> Any:
+    """Return a record of a table on the device only."""
+    return _look_up(self, name, key) if name in iter(self._own) else None
+
+
 BUGS: Final = (
     Bug(
         "a dropped last-seen version",
@@ -345,7 +416,7 @@ BUGS: Final = (
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((WritePath, "write", _send_at_once), (WritePath, "build_request", _follow_nothing)),
+        ((WritePath, "write", _send_at_once), (WriteRequests, "build_request", _follow_nothing)),
         seed=1,
     ),
     Bug(
@@ -357,7 +428,7 @@ BUGS: Final = (
     Bug(
         "a conflict that keeps the pending write",
         "uncommitted reads still return a refused write",
-        ((WritePath, "_fail", _keep_conflict),),
+        ((WriteOutcomes, "fail", _keep_conflict),),
     ),
     Bug(
         "a read in order that does not wait for writes",
@@ -432,7 +503,7 @@ BUGS: Final = (
     Bug(
         "writes that are discarded with their token",
         "a write that must wait for a new token is lost",
-        ((WritePath, "_await_token", _discard_write),),
+        ((WriteOutcomes, "receive", _discard_without_token),),
         in_histories=False,
         seed=2,
     ),
@@ -513,7 +584,7 @@ BUGS: Final = (
         "an app reads what only another one may read, because both ask at once",
         ((SharedReads, "_may_see", lambda self, *given: True),),
         in_histories=False,
-        seed=13,
+        seed=14,
     ),
     Bug(
         "an app that ends the heartbeats of its device",
@@ -566,7 +637,7 @@ BUGS: Final = (
     Bug(
         "joined increments of which the last one counts",
         "increments that were never sent are acknowledged, and are not in the sum",
-        ((write_path, "compose", lambda first, then: then),),
+        ((joined_writes, "compose", lambda first, then: then),),
         in_histories=False,
     ),
     Bug(
@@ -594,14 +665,91 @@ BUGS: Final = (
         "writes of several apps that have waited for a network leave one after another",
         ((DeviceService, "_send_all", _send_all_at_once),),
         in_histories=False,
-        seed=8,
+        seed=13,
     ),
     Bug(
         "a delay for each app",
         "delayed writes of an app stay when those of another one leave",
-        ((WritePath, "send_delayed", lambda self, now_us: ()),),
+        ((WriteRequests, "send_delayed", lambda self, now_us: ()),),
         in_histories=False,
         seed=10,
+    ),
+    Bug(
+        "an app without a share of the link",
+        "an app that floods fills the link before the requests of another app",
+        ((FairShares, "offer", lambda self, now_us, app, message: [message]),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a share of the link without bytes",
+        "an app that floods with large messages fills the link before the requests of another app",
+        ((fair_shares, "size_bytes", lambda message: 0),),
+        in_histories=False,
+        seed=17,
+    ),
+    Bug(
+        "a share of the link that is never freed",
+        "requests of an app wait although its earlier ones are answered",
+        ((FairShares, "settle", lambda self, *given: []),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a share of the link for all apps",
+        "requests of an app wait behind those of another app that floods",
+        ((FairShares, "offer", _offer_in_one_queue), (FairShares, "settle", _settle_in_one_queue)),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a table on the device that is in memory",
+        "what an app has written on its device is gone after a kill",
+        ((OwnTables, "_put_row", _keep_in_memory),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a table on the device that stays when it is wiped",
+        "what an app has written on a device is there after its wipe",
+        ((MemoryStore, "wipe", _wipe_all_but_own_tables),),
+        in_histories=False,
+        seed=75,
+    ),
+    Bug(
+        "a write on the device that nobody is told of",
+        "continuous reads of a table on the device do not show what its app writes",
+        ((OwnReads, "deliver_writes", lambda self, *given: ()),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a batch on the device whose parts are committed one by one",
+        "a table on the device has a part of a batch, as a part of it is refused",
+        ((OwnTables, "_build_row", _commit_row_at_once),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "conditional writes on the device that always succeed",
+        "a write replaces another version on the device than it names",
+        ((OwnTables, "_build_row", _build_row_unconditionally),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a lookup on the device that the cloud is asked",
+        "the cloud hears of a table on the device",
+        ((joined_reads, "restrict", lambda predicate, keeps: predicate),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a lookup that finds nothing in the cloud",
+        "records on the device are not joined with those of the cloud",
+        ((joined_reads._Tables, "look_up", _look_up_on_the_device),),
+        in_histories=False,
+        seed=3,
     ),
     Bug(
         "a budget for each app",
@@ -641,7 +789,7 @@ BUGS: Final = (
         "an application does not show what it has written itself and waits on its device",
         ((OwnWrites, "pending_in", lambda self, stored, key: None),),
         in_histories=False,
-        seed=52,
+        seed=6,
     ),
     Bug(
         "pending records that stay when the store has decided",

@@ -13,7 +13,7 @@ from mudkit.fleet.link import Curve, Transfer
 from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
-from mudkit.systems.mud.messages import PORT
+from mudkit.systems.mud.messages.parts import PORT
 from mudkit.verify.campaign.work import APP
 
 AFTER_S: Final = 300.0

@@ -40,7 +40,9 @@ from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.tokens import Authority, Claims
+from mudkit.verify.campaign.drafts import DRAFTS
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.link_shares import LinkShares
 from mudkit.wire import as_wire
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ class _ClientObserver:
     ) -> Iterator[str]:
         """Yield the names for a call of the application."""
         name, op_id, arguments = event.name, event.op_id, event.named_arguments
+        if arguments.get("table") == DRAFTS:  # no other machine has a part in it
+            return
         ops = {request["what"]["op"] for request in requests}
         answers = [effect for effect in effects if type(effect) is Complete and effect.op_id == op_id]
         if name == "read":
@@ -264,6 +268,14 @@ def _is_write(ask: Mapping[str, Any]) -> bool:
     return bool(ask["what"]["op"] == "write")
 
 
+def _kind_of(message: Mapping[str, Any]) -> str:
+    """Return the kind of a message; of a request that a server passes on, its operation."""
+    if message["kind"] != "routed":
+        return str(message["kind"])
+    op = str(message["what"]["op"])
+    return "admin" if op in ("create", "alter", "drop") else op
+
+
 class _GatewayObserver:
     """Observer of a gateway."""
 
@@ -272,13 +284,13 @@ class _GatewayObserver:
         if type(event) is not Received:
             return
         kind, sent = event.message["kind"], _sent(effects)
-        first = sent[0]["kind"] if sent else None
+        first = _kind_of(sent[0]) if sent else None
         if kind in ("ask", "asks", "asks of apps"):
             yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
         elif kind == "described":
             if first is None:
                 yield "gateway: described, nobody asks"
-            elif first == "write" and sent[0]["refused"] is not None:
+            elif first == "write" and sent[0]["verified"]["refused"] is not None:
                 yield "gateway: write with a refused token"
             else:
                 yield "gateway: table refused" if first == "refused" else f"gateway: {first} passed on"
@@ -326,8 +338,8 @@ class _ReplicaObserver:
         yield from self._follower.names(event, effects)
         if type(event) is TimerFired and event.name == "apply":
             yield "replica: applied late"
-        elif type(event) is Received and event.message["kind"] == "read":
-            kind = _sent(effects)[0]["kind"]
+        elif type(event) is Received and _kind_of(event.message) == "read":
+            kind = _kind_of(_sent(effects)[0])
             yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the back end"
 
 
@@ -351,7 +363,7 @@ class _ProcessorObserver:
         if type(event) is Received:
             for body in bodies:
                 if "change" in body:
-                    when = "synced" if event.message["kind"] == "register" else "told"
+                    when = "synced" if _kind_of(event.message) == "register" else "told"
                     yield f"processor: {body['change']['op']} {when}"
                 elif "ended" in body:
                     why = "token" if "its token" in body["ended"] else "table"
@@ -360,9 +372,9 @@ class _ProcessorObserver:
     def _observe_message(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
         """Yield the names for a message to a processor."""
         message = event.message
-        kind, first = message["kind"], sent[0]["kind"] if sent else None
+        kind, first = _kind_of(message), _kind_of(sent[0]) if sent else None
         if kind == "read":
-            yield "processor: latest read" if message["latest"] else "processor: read"
+            yield "processor: latest read" if message["route"]["latest"] else "processor: read"
         elif kind == "register":
             if first is None:
                 yield "processor: register, not yet or not any more"
@@ -388,7 +400,7 @@ class _BackEndObserver:
             yield "back end: begins"
         elif type(event) is Received:
             message = event.message
-            kind = message["kind"]
+            kind = _kind_of(message)
             if kind == "write":
                 yield f"back end: {_outcome(message, sent, is_kept)}"
             elif kind == "admin" and not sent:
@@ -404,7 +416,11 @@ class _BackEndObserver:
                 if not is_kept:
                     yield "back end: admin, known already"
                 else:
-                    yield "back end: admin, refused" if "error" in sent[0] else f"back end: {message['op']}"
+                    yield (
+                        "back end: admin, refused"
+                        if "error" in sent[0]
+                        else f"back end: {message['what']['op']}"
+                    )
             elif kind == "follow":
                 yield "back end: follow"
             elif kind == "has":
@@ -419,12 +435,13 @@ def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
     if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
     outcome = sent[0]
-    if "error" in outcome and outcome["error"] == message["refused"]:
+    if "error" in outcome and outcome["error"] == message["verified"]["refused"]:
         return "write, token refused"
     if not is_kept:
         return "write, known already"
     if "ver" in outcome:
-        return f"{message['type']} {'delete' if message['data'] is None else 'write'} committed"
+        write = message["what"]
+        return f"{write['type']} {'delete' if write['data'] is None else 'write'} committed"
     if "conflict" in outcome:
         return "conflict, hidden or none" if outcome["conflict"] is None else "conflict"
     return "write, refused"
@@ -557,6 +574,7 @@ class _ObservedMachine:
         self._link_up_us = -1
         self._over_link: list[Any] = []
         """Messages with writes that a service has sent since then, in the same moment."""
+        self._shares = LinkShares(host.name, host.share_problems, host.share_counts)
 
     @property
     def observed(self) -> Any:
@@ -576,6 +594,7 @@ class _ObservedMachine:
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
             self._record_apps_apart(now_us, event, _sent(observed))
             self._record_writes_sent(_sent(observed))
+            self._shares.observe(now_us, observed_event, _sent(observed))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
@@ -656,6 +675,10 @@ class ObservedHost:
         """Answers to the writes of its clients, in order; a restored device gets another one."""
         self.sent_apart: list[str] = []
         """Writes that its clients have sent in more messages than they need after a wait, in words."""
+        self.share_problems: list[str] = []
+        """Messages that waited longer or left sooner than the shares of the link admit, in words."""
+        self.share_counts: Counter[str] = Counter()
+        """Number of messages whose place on the link was judged."""
         self.messages_with_writes = 0
         """Number of messages with writes that its service has sent."""
         self.writes_sent: dict[tuple[str, str, str], int] = {}

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, get_args
 from mudkit.errors import MudkitError
 from mudkit.systems.mud import Artefact, Change, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
-from mudkit.systems.mud.device.write_path import WriteType
-from mudkit.systems.mud.messages import Offline
+from mudkit.systems.mud.device.new_writes import WriteType
+from mudkit.systems.mud.operations import Offline
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Value

@@ -85,7 +85,7 @@ def faulty(tmp_path_factory):
     return file
 
 
-@pytest.mark.parametrize(("tasks", "seed"), [(1, 0), (5, 1)])
+@pytest.mark.parametrize(("tasks", "seed"), [pytest.param(1, 0, marks=pytest.mark.soak), (5, 1)])
 def test_each_value_is_that_of_one_table(faulty, tasks, seed):
     source = open_source(str(faulty), tz="Europe/Berlin")
     values = page_values(source)

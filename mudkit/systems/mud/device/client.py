@@ -61,41 +61,46 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.joined_reads import JoinedReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.new_writes import NewWrites
 from mudkit.systems.mud.device.own_reads import OWN
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
-from mudkit.systems.mud.device.write_path import DUE, ReadOrder, WritePath
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
+from mudkit.systems.mud.device.write_path import WritePath
+from mudkit.systems.mud.device.write_requests import DUE, WriteRequests
+from mudkit.systems.mud.messages.parts import app_of, decode_error
+from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
-    Alter,
     AlterRequest,
+    CreateRequest,
+    DropRequest,
+    LogRestarted,
+    PartsComplete,
+    RequestRefused,
+    WriteOutcome,
+)
+from mudkit.systems.mud.operations import (
+    Alter,
     AwaitSynced,
     ClientOperation,
     CommitBatch,
     Create,
-    CreateRequest,
     Drop,
-    DropRequest,
     Listen,
     ListHeld,
     ListPending,
     ListPolicies,
     ListReads,
-    LogRestarted,
-    PartsComplete,
     Read,
     Register,
     Renew,
-    RequestRefused,
     Unregister,
     UpdateData,
     Write,
-    WriteOutcome,
-    app_of,
-    decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.tables.records import plain
@@ -143,15 +148,11 @@ class ClientMachine:
         )
         self._connection.log_incarnation = self.local.log_incarnation
         order, self._planner = ReadOrder(self.local), Planner()
-        self._writes = WritePath(
-            ports,
-            self.local,
-            self._connection,
-            self._planner,
-            self._build_write_policy(settings.write_policy),
-            order,
-        )
         self._access = Access(ports.store, self.local, self._connection)
+        new_writes = NewWrites(self.local, endpoint, self._build_write_policy(settings.write_policy))
+        self._requests = WriteRequests(self.local, self._connection, self._planner, order)
+        self._outcomes = WriteOutcomes(ports.store, self.local, self._requests, self._planner)
+        self._writes = WritePath(self.local, new_writes, self._requests, self._outcomes, order, self._access)
         followed = FollowedQueries(self.local)
         self._cache = Cache(self.local, self._access, followed)
         self._reads = ReadPath(
@@ -161,7 +162,7 @@ class ClientMachine:
             self._connection,
             self._access,
             self._build_read_policy(settings.read_policy),
-            self._writes,
+            self._requests,
             order,
         )
         self._own = OwnTables(ports, endpoint)
@@ -254,7 +255,7 @@ class ClientMachine:
                 return self._receive(now_us, event) if source == SERVICE else record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
-                self._writes.add_following_requests(now_us)
+                self._requests.add_following(now_us)
                 cleared, asks = self._connection.link_up()
                 self.continuous_reads.end_greeting(now_us)
                 return [*cleared, *self._resend(now_us, asks), *self._prefetch(now_us)]
@@ -282,7 +283,7 @@ class ClientMachine:
         """Begin this start: attach to the service, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
         reads = self.continuous_reads
-        return [*reads.attach(), *reads.repeat_notices(now_us), *self._writes.advance(now_us)]
+        return [*reads.attach(), *reads.repeat_notices(now_us), *self._requests.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
         """Do what a timer of this name was set for; no effect for any other name."""
@@ -290,7 +291,7 @@ class ClientMachine:
             case t if t == RETRY:
                 return self._retransmit_overdue(now_us)
             case t if t == DUE:
-                return self._writes.advance(now_us)
+                return self._requests.advance(now_us)
             case t if t == LOOK:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
@@ -309,18 +310,18 @@ class ClientMachine:
             case Write(table=name) | CommitBatch(table=name) if name in self._own:
                 keys, written = self._own.write(now_us, op_id, operation, self._reads.context)
                 return [*self.continuous_reads.deliver_own_writes(now_us, name, keys), *written]
-            case Read() if self._joins.concerns(operation):
-                return self._joins.read(now_us, op_id, operation)
             case Write():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
-                return [*written, *self._show_write(operation)]
+                return self._show_write(operation, written)
             case CommitBatch():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
-                return [*written, *self._show_write(operation)]
+                return self._show_write(operation, written)
+            case Read() if self._joins.concerns(operation):
+                return self._joins.read(now_us, op_id, operation)
             case Read():
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
@@ -374,14 +375,16 @@ class ClientMachine:
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
-    def _show_write(self, operation: Write | CommitBatch) -> Sequence[Effect]:
-        """Show a write or a batch that has just been stored in the continuous reads of this app."""
+    def _show_write(self, operation: Write | CommitBatch, written: Sequence[Effect]) -> Sequence[Effect]:
+        """Add to the effects of a write or a batch what it changes in the continuous reads of this app."""
+        if not self.continuous_reads.has_active:
+            return written
         if isinstance(operation, Write) and operation.key is not None:
             keys = [operation.key]
         else:
             last = self.local.writes[self.local.writes.last_seq]
             keys = [part.key for part in self.local.parts_of(last)]
-        return self.continuous_reads.show_writes(operation.table, keys)
+        return [*written, *self.continuous_reads.show_writes(operation.table, keys)]
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation whose table has a checked name; raise ParameterError for an unusable one."""
@@ -406,7 +409,7 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use_token(token)
-        return [*self.continuous_reads.attach(), *self._writes.send_with_new_token(now_us), Complete(op_id)]
+        return [*self.continuous_reads.attach(), *self._requests.send_with_new_token(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
         """Fetch the answers that the prefetch policy selects, if there is one."""
@@ -427,13 +430,13 @@ class ClientMachine:
             case GatewayLost():
                 return self._connection.expedite(now_us)
             case DeviceShared():
-                self._writes.shares_device, self._reported = True, self._store_use()
+                self._requests.shares_device, self._reported = True, self._store_use()
                 return (Send(SERVICE, self._reported),)
             case EvictRows(keep_rows=keep_rows, until_us=until_us):
                 self.local.evict_oldest(keep_rows, until_us)
                 return ()
             case DelayOver():
-                return self._writes.send_delayed(now_us)
+                return self._requests.send_delayed(now_us)
             case LogRestarted():
                 return self._follow_restart(now_us, message)
         return self._receive_answer(now_us, event, message)
@@ -454,7 +457,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        return [*effects, *self._writes.send(now_us, self._connection.take_queued())]
+        return [*effects, *self._requests.send(now_us, self._connection.take_queued())]
 
     def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again.
@@ -467,7 +470,7 @@ class ClientMachine:
             or answer.former_log_incarnation != connection.log_incarnation
         ):
             return ()
-        self._writes.forget_early_answers()
+        self._outcomes.forget_early_answers()
         lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
         connection.log_incarnation = answer.log_incarnation
         effects, asks = connection.rename_in_flight(now_us)
@@ -496,7 +499,7 @@ class ClientMachine:
         """
         assert isinstance(answer, WriteOutcome | RequestRefused)
         parts = self.local.parts_of(self.local.writes[seq])
-        effects = [*self._writes.receive_outcome(now_us, seq, answer)]
+        effects = [*self._outcomes.receive(now_us, seq, answer)]
         results = (answer, *(answer.others or ())) if isinstance(answer, WriteOutcome) else ()
         versions = [result.ver for result in results if result.ver is not UNSET]
         effects += self.continuous_reads.show_outcomes(parts, versions or None)
@@ -505,7 +508,7 @@ class ClientMachine:
             others = self._reads.refuse_waiting(now_us, decode_error(error))
         else:
             others = self._reads.answer_unblocked(now_us)
-        return [*effects, *others, *self._writes.advance(now_us)]
+        return [*effects, *others, *self._requests.advance(now_us)]
 
     def _finish_administration(self, work: Administering, answer: Answer) -> Sequence[Effect]:
         """Complete the call of an administration; store the table first, or forget the one dropped."""
@@ -543,7 +546,7 @@ class ClientMachine:
                 case Registering() | Updating() as work:
                     ask.request = self.continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
-        return [*effects, *self._writes.send(now_us, [writes[seq] for seq in sorted(writes)])]
+        return [*effects, *self._requests.send(now_us, [writes[seq] for seq in sorted(writes)])]
 
 
 def _written_text(write: PendingWrite) -> object:

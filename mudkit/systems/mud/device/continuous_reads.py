@@ -63,24 +63,17 @@ from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.stored_read import StoredRead
-from mudkit.systems.mud.messages import (
-    AwaitSynced,
-    ContinuousReadRequest,
-    EncodedError,
+from mudkit.systems.mud.messages.notifications import (
     LeftRead,
-    Listen,
     NewGeneration,
     Notification,
-    PartsComplete,
-    PlacedContinuousReadAck,
     Policy,
-    Register,
     Tell,
-    Unregister,
-    UpdateData,
     Upsert,
-    decode_error,
 )
+from mudkit.systems.mud.messages.parts import EncodedError, decode_error
+from mudkit.systems.mud.messages.requests import ContinuousReadAck, ContinuousReadRequest, PartsComplete
+from mudkit.systems.mud.operations import AwaitSynced, Listen, Register, Unregister, UpdateData
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.wire import Value
@@ -168,6 +161,11 @@ class ContinuousReads:
     def read_of(self, handle: int) -> StartedRead:
         """Return the read of a handle; raise ParameterError if it has ended, or there was none."""
         return self._states.find(handle)
+
+    @property
+    def has_active(self) -> bool:
+        """True if there is a continuous read that has not ended."""
+        return bool(self._states.active)
 
     def has_read(self, handle: int) -> bool:
         """Return whether there is a read of a handle that has not ended."""
@@ -518,8 +516,6 @@ class ContinuousReads:
         A held version that is older is evicted instead if the record has left the read, or the change has
         only the read's columns; of a record that is not held, the loss is recorded then. No effect for a
         change of a former incarnation of the log.
-
-        A position of an incarnation of the log that the device has not heard of counts once it has.
         """
         local, name, key = self._local, stored.name, change.key
         incarnation = body.log_incarnation or ""
@@ -533,17 +529,15 @@ class ContinuousReads:
                 local.evict(name, key)
             elif row is None and isinstance(change, Upsert):
                 local.record_loss(name, key)
-            lsn = change.lsn if isinstance(change, Upsert) else body.lsn
-            if isinstance(lsn, int) and is_known:
-                local.record_seen(name, body.table, local.partition_of(name, key), lsn)
-            return
-        row = HeldRow(
-            key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
-            UNSET if is_known else incarnation,
-        )  # fmt: skip
-        local.hold_row(name, row)
-        if is_known:
-            local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
+        else:
+            row = HeldRow(
+                key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
+                UNSET if is_known else incarnation,
+            )  # fmt: skip
+            local.hold_told(name, row)
+        lsn = change.lsn if isinstance(change, Upsert) else body.lsn
+        if isinstance(lsn, int):
+            local.record_seen(name, body.table, local.partition_of(name, key), lsn, incarnation)
 
     def _pause(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
         """End a read at the processors until it has a callback; its position and records are kept."""
@@ -566,7 +560,7 @@ class ContinuousReads:
             effects += self._registrations.end_with_reason(now_us, read, error.summary)
         else:
             effects += self._registrations.end(now_us, read)
-        if isinstance(last, PlacedContinuousReadAck):  # by one processor; others may have accepted it
+        if isinstance(last, ContinuousReadAck):  # by one processor; others may have accepted it
             effects += self._end_at_others(now_us, read)
         return effects
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mudkit.delivery.outbox import Outbox
 from mudkit.errors import MudkitError
 from mudkit.events import Ports, Store
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.tables.changes import Changes, change_record
 from mudkit.systems.mud.tables.queries import tables_of_sent
 from mudkit.systems.mud.tables.records import SentPredicate, value_hash
@@ -106,11 +106,15 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
 Version: TypeAlias = HeldRow | PendingWrite
 
 
-class _Seen(Struct, frozen=True):
-    """Log position seen of each partition of the table with this number."""
+class _Seen(Struct, frozen=True, omit_defaults=True):
+    """Log position seen of each partition of the table with this number.
+
+    ``later`` has those seen in incarnations of the log that the device has not heard of, by incarnation.
+    """
 
     table: int
     partitions: dict[str, int]
+    later: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 _NOTHING_SEEN: Final = _Seen(0, {})
@@ -138,6 +142,8 @@ class Local:
         self.former_log_incarnations: set[str] = set()
         """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
+        self._seen_before = set(self._seen)
+        """Tables of which an earlier start has seen records, and may have evicted some."""
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Cached hashes of committed records."""
@@ -180,6 +186,24 @@ class Local:
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
         self.evict_oldest(self.max_rows, None)
+
+    def hold_told(self, name: str, row: HeldRow) -> None:
+        """Store a version of which an outcome or a change has told; without effect for a lost one.
+
+        It is lost if none is held, and a newer one may have been evicted: the log was seen further, and
+        records of the partition were lost since, or may have been in an earlier start.
+        """
+        partition = self.partition_of(name, row.key)
+        is_newest = (
+            (name, row.key) in self._rows
+            or row.log_incarnation is not UNSET
+            or row.lsn >= self.seen_lsns(name).get(str(partition), 0)
+            or not (self.losses[name][partition] or name in self._seen_before)
+        )
+        if is_newest:
+            self.hold_row(name, row)
+        else:
+            self.record_loss(name, row.key)
 
     def evict(self, name: str, key: str) -> None:
         """Remove a committed record from the device, and count the loss for the cache."""
@@ -246,12 +270,16 @@ class Local:
 
     def parts_of(self, write: PendingWrite) -> list[PendingWrite]:
         """Return the parts of the batch of a pending write, in order; the write alone if it has none."""
-        first, last = write.batch or (write.seq, write.seq)
+        if write.batch is None:
+            return [self.writes[write.seq]]
+        first, last = write.batch
         return [self.writes[seq] for seq in range(first, last + 1)]
 
-    def writes_after(self, write: PendingWrite) -> Iterator[PendingWrite]:
+    def writes_after(self, write: PendingWrite) -> Iterable[PendingWrite]:
         """Iterate over the pending writes of a record that were made after one of them, oldest first."""
         seqs = self._pending[write.name, write.key]
+        if seqs[-1] == write.seq:
+            return ()
         return (self.writes[seq] for seq in seqs[bisect_right(seqs, write.seq) :])
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
@@ -296,6 +324,19 @@ class Local:
         """Return whether a pending write replaces a record as a whole: no committed version counts."""
         return any(write.changes is None for write in self.pending_writes(name, key))
 
+    def has_pending_rule(self, name: str, key: str) -> bool:
+        """Return whether a pending write of a record says who may write it afterwards."""
+        seqs = self._pending.get((name, key), ())
+        return any(self.writes[seq].may_write is not None for seq in seqs)
+
+    def latest_predicate(self, name: str, key: str) -> SentPredicate | None:
+        """Return the predicate of the latest version of a record that the device knows; None: it has none."""
+        for seq in reversed(self._pending.get((name, key), [])):
+            if self.writes[seq].changes is None:
+                return self.writes[seq].predicate
+        row = self.held_row(name, key)
+        return None if row is None else row.predicate
+
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record; None: it has none."""
         seqs = self._pending.get((name, key))
@@ -319,15 +360,17 @@ class Local:
         """Return a durable counter, by its store key: 0 before the first increment."""
         return self._store.get(counter, int) or 0
 
-    def add_write(self, write: PendingWrite) -> None:
-        """Add a pending write, whose sequence number is the next one.
+    def add_write(self, write: PendingWrite) -> bool:
+        """Add a pending write, whose sequence number is the next one; return whether its record has no other.
 
         Raises
         ------
         OutboxFull
         """
         self.writes.add(write)
-        self._pending.setdefault((write.name, write.key), []).append(write.seq)
+        seqs = self._pending.setdefault((write.name, write.key), [])
+        seqs.append(write.seq)
+        return len(seqs) == 1
 
     def absorb_write(self, write: PendingWrite) -> None:
         """Replace the pending write with the same sequence number, which is the newest of its record."""
@@ -405,22 +448,25 @@ class Local:
                 self.change_write(write, table=None)
         for record_id in lost:
             self.evict(*record_id)
-        seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
+        seen_to = [max((seen.table, *seen.partitions.values())) for seen in self._seen.values()]
         last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
-            if seen.table > shared_lsn:
+            later = seen.later.get(log_incarnation, {})
+            if seen.table > shared_lsn and not later:
                 del self._seen[name]
                 self._store.delete(f"seen {name}")
             else:
-                partitions = {number: min(lsn, shared_lsn) for number, lsn in seen.partitions.items()}
+                shared = seen.partitions if seen.table <= shared_lsn else {}
+                partitions = {number: min(lsn, shared_lsn) for number, lsn in shared.items()}
+                for number, lsn in later.items():
+                    partitions[number] = max(lsn, partitions.get(number, 0))
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
-        for (name, key), row in pushed.items():
+        for (name, _), row in pushed.items():
             self.hold_row(name, row)
-            self.record_seen(name, row.table, self.partition_of(name, key), row.lsn)
         if last <= shared_lsn:
             return ""
         return f"{last - shared_lsn:,}" if shared_lsn else "all"
@@ -434,16 +480,29 @@ class Local:
         """Return the log position seen of each partition of a table."""
         return self._seen_of(name).partitions
 
-    def record_seen(self, name: str, table: int, partition: int, lsn: int) -> None:
+    def record_seen(
+        self, name: str, table: int, partition: int, lsn: int, log_incarnation: str | None = None
+    ) -> None:
         """Store up to which log position a partition of the table with this number has been seen.
 
-        No effect for an earlier position, or a former table of the name.
+        No effect for an earlier position, or a former table of the name, or incarnation of the log. One of an
+        incarnation that the device has not heard of counts once it has; None: that which it knows.
         """
+        if log_incarnation in self.former_log_incarnations:
+            return
         number, known = self.table_number_of(name) or table, self._seen_of(name)
-        seen = known.partitions if known.table == table else {}
+        if known.table != table:
+            known = _Seen(table, {})
+        is_later = log_incarnation is not None and log_incarnation != self.log_incarnation
+        seen = known.later.get(log_incarnation or "", {}) if is_later else known.partitions
         if number <= table and seen.get(str(partition), 0) < lsn:
-            self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
-            self._store.put(f"seen {name}", kept)
+            seen = {**seen, str(partition): lsn}
+            if is_later:
+                known = replace(known, later={**known.later, log_incarnation or "": seen})
+            else:
+                known = replace(known, partitions=seen)
+            self._seen[name] = known
+            self._store.put(f"seen {name}", known)
 
     def holdings(
         self, name: str, reader: Fields, auth: Mapping[str, str], now_us: int

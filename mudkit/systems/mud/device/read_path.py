@@ -45,9 +45,13 @@ from mudkit.systems.mud.device.connection import (
 )
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
+from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.results import Origin, complete_read
-from mudkit.systems.mud.device.write_path import ReadOrder, WritePath, cancelled_error
-from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
+from mudkit.systems.mud.device.write_path import cancelled_error
+from mudkit.systems.mud.device.write_requests import WriteRequests
+from mudkit.systems.mud.messages.parts import decode_error
+from mudkit.systems.mud.messages.requests import Part, PartsComplete, ReadRequest
+from mudkit.systems.mud.operations import Read
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy, check_decision
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
@@ -115,7 +119,7 @@ class ReadPath:
         connection: Connection,
         access: Access,
         policy: ReadPolicy | None,
-        writes: WritePath,
+        requests: WriteRequests,
         order: ReadOrder,
     ) -> None:
         self._local = local
@@ -124,7 +128,7 @@ class ReadPath:
         self._connection = connection
         self._access = access
         self._policy = policy
-        self._writes = writes
+        self._requests = requests
         self._order = order
         self.context: Fields = {}
         self._waiting: list[tuple[PendingRead, deque[int]]] = []
@@ -169,7 +173,7 @@ class ReadPath:
                 if read.offline == "fail" and not self._connection.is_up:
                     return self._fail_offline(now_us, pending)
                 self._waiting.append((pending, deque(before)))
-                return self._writes.release(now_us, before)
+                return self._requests.release(now_us, before)
         return self._answer(now_us, pending)
 
     def _answer_at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
@@ -544,7 +548,7 @@ class ReadPath:
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         return self._complete_remotely(now_us, pending, versions, known)
 
-    def _find_cuts(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> dict[int, _Cut]:
+    def _find_cuts(self, ask: PendingAsk, parts: Sequence[Part]) -> dict[int, _Cut]:
         """Return where a limit has cut the parts of an answer that may lack records, by partition."""
         request = ask.request
         assert isinstance(request, ReadRequest)
@@ -571,13 +575,13 @@ class ReadPath:
                 return self._fail(now_us, pending, problem)
         return self._complete(now_us, pending, versions, remote)
 
-    def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
+    def _record_seen(self, name: str, table: int, parts: Sequence[Part]) -> None:
         """Store up to which log positions the parts of an answer have shown the partitions."""
         for part in parts:
             self._local.record_seen(name, table, part.place, part.lsn)
 
     def _complete_aggregates(
-        self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
+        self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[Part]
     ) -> Sequence[Effect]:
         """Complete a read of aggregates with its parts combined; request it again if one is malformed."""
         states = [part.state for part in parts if part.state is not UNSET]
@@ -665,7 +669,7 @@ class ReadPath:
         """Continue the writes and reads that waited for a read."""
         if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
-        return [*self._writes.send_unblocked(now_us), *self.answer_unblocked(now_us)]
+        return [*self._requests.send_unblocked(now_us), *self.answer_unblocked(now_us)]
 
 
 LOOK: Final = "look"

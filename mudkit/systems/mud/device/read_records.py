@@ -27,7 +27,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from mudkit.events import Store
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 from mudkit.wire import Fields
 
@@ -67,7 +67,8 @@ class _Shown(NamedTuple):
 class ReadRecords:
     """Records of one continuous read without a limit, durable.
 
-    ``delivered`` has the versions that the processors have sent, by key.
+    ``delivered`` has the versions that the processors have sent, by key, and ``own_versions`` those of own
+    writes of which they have not told.
     """
 
     def __init__(self, store: Store, handle: int) -> None:
@@ -81,22 +82,36 @@ class ReadRecords:
         self._untold = self._load(self._untold_prefix)
         self._pending = self._load(self._pending_prefix)
         self.delivered = {key: sent.ver for key, sent in self._sent.items()}
+        self.own_versions = {
+            key: own.ver for key, own in self._untold.items() if own.data is not None and own.ver
+        }
 
     def receive(
-        self, change: Upsert | LeftRead, data: Fields, pending: OwnRecord | None, *, log_incarnation: str
+        self,
+        change: Upsert | LeftRead,
+        data: Fields,
+        pending: OwnRecord | None,
+        *,
+        log_incarnation: str,
+        is_former: bool = False,
     ) -> list[Change]:
         """Store a change that a processor has sent; return that of which the application is notified.
 
         ``data`` are the columns that are delivered, ``pending`` what own writes make of the record now. The
-        version is of an incarnation of the log.
+        version is of an incarnation of the log; ``is_former``: the device knows of a later one, so that what
+        the store has made of own writes there is newer.
         """
         key, before = change.key, self._shown(change.key)
         untold, last_version = self._untold.get(key), self.delivered.get(key)
         # A hidden version is told at a registration, whose end says what is untold.
-        if untold is not None and (
-            untold.log_incarnation != log_incarnation or (change.ver or 0) >= (untold.ver or 0)
-        ):
-            self._put_own(self._untold, self._untold_prefix, key, None)
+        is_own_newer = False
+        if untold is not None:
+            is_same = untold.log_incarnation == log_incarnation
+            is_own_newer = (change.ver or 0) < (untold.ver or 0) if is_same else is_former
+        if not is_own_newer:
+            is_left = isinstance(change, LeftRead) and change.ver is not None and pending is not None
+            left = OwnRecord(None, change.ver, log_incarnation=log_incarnation) if is_left else None
+            self._put_own(self._untold, self._untold_prefix, key, left)
         version = (last_version or 0) if change.ver is None else change.ver  # None: the version is hidden
         if isinstance(change, Upsert):
             self._sent[key], self.delivered[key] = SentRecord(version, data), version
@@ -104,9 +119,6 @@ class ReadRecords:
         elif last_version is not None:
             del self._sent[key], self.delivered[key]
             self._store.delete(f"{self._sent_prefix}{key}")
-        if isinstance(change, LeftRead) and change.ver is not None and pending is not None:
-            left = OwnRecord(None, change.ver, log_incarnation=log_incarnation)
-            self._put_own(self._untold, self._untold_prefix, key, left)
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
 
@@ -179,6 +191,10 @@ class ReadRecords:
 
     def _put_own(self, records: dict[str, OwnRecord], prefix: str, key: str, own: OwnRecord | None) -> None:
         """Store what own writes make of a record, under a prefix; None: nothing."""
+        if records is self._untold:
+            self.own_versions.pop(key, None)
+            if own is not None and own.data is not None and own.ver:
+                self.own_versions[key] = own.ver
         if own is not None:
             records[key] = own
             self._store.put(f"{prefix}{key}", own)

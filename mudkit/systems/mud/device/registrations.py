@@ -30,13 +30,13 @@ from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_records import ReadRecords
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import Tell
+from mudkit.systems.mud.messages.parts import decode_error
+from mudkit.systems.mud.messages.requests import (
     ContinuousReadRequest,
     RegisterRequest,
-    Tell,
     UnregisterRequest,
     UpdateDataRequest,
-    decode_error,
 )
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import keys_digest
@@ -245,7 +245,9 @@ class Registrations:
             return
         query = Query(stored.name, stored.predicate.predicate(), "committed", stored.reader, None)
         is_answered = stored.sync_us == 0 and stored.data_seq == 1 and stored.selection is None
-        self._followed.follow(stored.handle, FollowedQuery(query, read.delivered, is_answered, live_us))
+        own_versions = read.records.own_versions if isinstance(read.records, ReadRecords) else {}
+        followed = FollowedQuery(query, read.delivered, own_versions, is_answered, live_us)
+        self._followed.follow(stored.handle, followed)
 
     def _describe_delivered(self, read: StartedRead) -> tuple[list[str], list[tuple[int, str]]]:
         """Return the keys of delivered records that a registration names, and digests of the others."""

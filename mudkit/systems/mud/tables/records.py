@@ -32,7 +32,7 @@ class SentPredicate(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, predicate: Predicate | None) -> SentPredicate | None:
         """Encode a predicate; raise PredicateError if it is not bound."""
-        sent = to_json(predicate)
+        sent = None if predicate is None else to_json(predicate)
         return None if sent is None else cls(sent["text"], sent["constants"])
 
     def predicate(self) -> Predicate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mud_place import listen
 
 from mudkit.errors import ParameterError
 from mudkit.systems import mud
@@ -143,6 +144,22 @@ def test_record_that_came_with_some_columns_is_not_missing_in_complete_answers(p
     else:
         assert ann.read("t", columns=["n"], latest=True).result().versions == {"k": 1}
     assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1}
+
+
+def test_own_version_that_was_evicted_is_not_missing_in_answers_of_a_live_read(place):
+    """The read has shown it, before its processor told of it (Mobius 4.1)."""
+    ann = place.client("ann", max_rows=1)
+    ann.create("t").result()
+    changes = listen(ann, table="t", sync_timestamp=0)
+    place.lab.run(minutes=1)
+    place.lab.world.fault_hook = lambda transfer: (
+        60_000_000 * (as_wire(transfer.message)["kind"] == "stream"),
+    )
+    for key in ("k", "other"):
+        ann.write("t", key, {"n": 1}).result()
+    place.lab.run(seconds=1)
+    assert [change.version for change in changes] == [None, 1, None, 1]
+    assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1, "other": 1}
 
 
 def delay_outcomes_of(place, key, minutes):

@@ -20,14 +20,9 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.own_tables import OwnTables
-from mudkit.systems.mud.messages import (
-    SERVICE_FROM_GATEWAY,
-    Listen,
-    Notification,
-    Register,
-    Unregister,
-    UpdateData,
-)
+from mudkit.systems.mud.messages.notifications import Notification
+from mudkit.systems.mud.messages.requests import SERVICE_FROM_GATEWAY
+from mudkit.systems.mud.operations import Listen, Register, Unregister, UpdateData
 from mudkit.systems.mud.tables.table import Table
 
 TABLE = {
@@ -554,6 +549,18 @@ def test_later_reads_do_not_go_back_behind_the_change_by_which_a_record_left(rea
     reads.notify_change("a", 2, 8, op="remove")
     assert reads.local.seen_lsns("t") == {"0": 8}
     assert reads.local.held_row("t", "a") is None
+
+
+def test_position_of_a_log_that_the_device_has_not_heard_of_counts_once_it_has(reads):
+    """Also that of the change by which a record left, of which nothing is held (Mobius 4.1)."""
+    reads.begin()
+    reads.notify_change("a", 3, 8, op="remove", start="second")
+    assert reads.local.seen_lsns("t") == {}
+    restarted = Local(reads.ports, 10)  # the position is durable
+    restarted.go_back("second", 5)
+    assert restarted.seen_lsns("t") == {"0": 8}
+    restarted.go_back("third", 7)
+    assert restarted.seen_lsns("t") == {"0": 7}
 
 
 def test_processor_that_had_a_read_before_keeps_no_own_version_shown(reads):
