@@ -42,7 +42,7 @@ from mudkit.events import (
 from mudkit.fleet.link import Link
 from mudkit.fleet.load import ServerQueue
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
-from mudkit.places import Place
+from mudkit.places import Place, travel_us
 from mudkit.sources.streams import Stream, device_number
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Host(Displayed):
         """Number of the last call here: calls on other hosts do not affect it."""
         self.at: Place | None = None
         """Place of a server, degrees; None: it is near everything."""
-        self.last_way: tuple[Place | None, Place, int] = (None, (0.0, 0.0), 0)
+        self.last_way: tuple[Place | None, Place | None, int] = (None, None, 0)
         """Its place and a server's at the last message between them, with the time of its way in µs."""
         self.lets_in = True
         """True if any host can begin to send to it; else only those to which it has a connection can."""
@@ -258,6 +258,21 @@ class Host(Displayed):
         self.world.on_incident(self, "restored", None)
 
 
+def way_us(at: Place, other: Host) -> int:
+    """Return the time of a message's way between the place of a server and another host, in µs.
+
+    It is 0 if the other place is unknown. The last result is kept with the host.
+    """
+    # Not by ``loc``, a property: this is done for every message.
+    loc = other.at if other.link is None else other.context.get("loc")
+    last_loc, last_at, last_us = other.last_way
+    if last_loc == loc and last_at is at:
+        return last_us
+    took_us = 0 if loc is None else travel_us(loc, at)
+    other.last_way = loc, at, took_us
+    return took_us
+
+
 class Process:
     """A machine on a host, with its :class:`~mudkit.events.Ports`, timers, open calls and callbacks.
 
@@ -272,8 +287,10 @@ class Process:
         "_world",
         "address",
         "client",
+        "connections",
         "handled",
         "host",
+        "link",
         "machine",
         "name",
         "open",
@@ -283,6 +300,7 @@ class Process:
         "system",
         "timers",
         "watch",
+        "when_due",
     )
 
     def __init__(
@@ -297,6 +315,9 @@ class Process:
     ) -> None:
         self._world = world
         self.host = host
+        self.link = host.link
+        """Link of its host, which is the same for ever; None: it runs on a server."""
+        self.connections = host.connections
         self.system = system
         self.name = name
         self.watch = watch
@@ -312,6 +333,8 @@ class Process:
         """Sent by a machine on a server; what devices send is on the bill."""
         self.start_number = 0
         """Number of its last start, from 1; 0: it was never started."""
+        self.when_due: Callable[[tuple[Process, str]], None]
+        """Called by the world for a timer that is due."""
         self.timers: dict[str, tuple[Process, str]] = {}
         """Running timers; one that was replaced is not among them."""
         self._make = make

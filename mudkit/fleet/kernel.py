@@ -40,14 +40,14 @@ from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
-from mudkit.fleet.host import Host, Operation, Process
+from mudkit.fleet.host import Host, Operation, Process, way_us
 from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
 from mudkit.fleet.load import ServerProfile, ServerQueue
 from mudkit.fleet.nearby import are_near, build_nearby_link
 from mudkit.fleet.reasons import Reasons
 from mudkit.fleet.store import Killed
 from mudkit.fleet.transport import Connections, Transport, Trip
-from mudkit.places import Place, travel_us
+from mudkit.places import Place
 from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
@@ -72,14 +72,14 @@ class World(Clock):
     The way of a message, in this order:
 
     ================  =================================================================================
-    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
+    ``send``          make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
                       host, pass it on after the sender's other effects
     ``_send_nearby``  with short-range links: over these, if sender and receiver are near each other
     ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
-    ``_put_on_link``  put it on a direction of a device's link: up, and later down
+    ``put_on_link``   put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
-    ``_travel``       with places: it takes the time of its way to or from a server that has one
-    ``_forward``      find the machine at its address; if on a device, ``_put_on_link`` of that device
+    ``leave``         with places: it takes the time of its way to or from a server that has one
+    ``_forward``      find the machine at its address; if on a device, ``put_on_link`` of that device
     ``_add_to_load``  after the faults of ``fault_hook``, wait for a worker of a server that has a load
     ``_deliver``      make a ``Received`` of it, if the machine runs
     ``_handle``       call the machine's ``handle``, commit its store, and carry out its effects
@@ -114,8 +114,8 @@ class World(Clock):
         "_addresses",
         "_bill",
         "_carry_out",
-        "_deliver_message",
-        "_deliver_now",
+        "_deliver_across_link",
+        "_deliver_at_server",
         "_failures",
         "_fault_hook",
         "_hand_over",
@@ -130,16 +130,14 @@ class World(Clock):
         "_when_arrived",
         "_when_crossed",
         "_when_delivered",
-        "_when_due",
         "_when_fired",
-        "_when_forwarded",
-        "_when_left",
         "_when_received",
         "at_address",
         "connections",
         "coverage",
         "ended_cuts",
         "hosts",
+        "leave",
         "on_answer",
         "on_failure",
         "on_fate",
@@ -149,6 +147,7 @@ class World(Clock):
         "on_link",
         "on_operation",
         "seed",
+        "when_forwarded",
     )
 
     def __init__(self, seed: int = 0) -> None:
@@ -231,6 +230,8 @@ class World(Clock):
                 remedy="call lab.server(name, profile=…) before lab.run and before the first call",
             )
         server.load, self._has_loads = ServerQueue(server, profile), True
+        for process in server.processes:
+            process.when_due = self._fire_timer_by_load
         self._choose_steps()
 
     def add_device(self, name: str, link: str = "lte") -> Device:
@@ -268,6 +269,7 @@ class World(Clock):
                 remedy="use the installed one; a cell that is run twice installs twice",
             )
         self.at_address[process.address] = process
+        process.when_due = self._fire_timer if process.host.load is None else self._fire_timer_by_load
 
     def unregister(self, process: Process) -> None:
         """Remove a machine that could not be created from its address."""
@@ -483,7 +485,7 @@ class World(Clock):
                 expected="delay_us: a whole number, 0 or more",
             )
         process.timers[effect.name] = timer = process, effect.name
-        self.event_queue.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
+        self.event_queue.add(self.now_us + effect.delay_us, TIMER, process.when_due, timer)
 
     def _fire_timer(self, timer: tuple[Process, str]) -> None:
         """Pass TimerFired to a machine, unless the timer was set again or cancelled."""
@@ -493,12 +495,10 @@ class World(Clock):
             self._handle(process, TimerFired(name))
 
     def _fire_timer_by_load(self, timer: tuple[Process, str]) -> None:
-        """Fire a timer that is due; on a server with a load, when a worker takes it."""
+        """Fire a timer that is due on a server with a load: when a worker takes it."""
         process, name = timer
         load = process.host.load
-        if load is None:
-            self._fire_timer(timer)
-        elif process.timers.get(name) is timer:
+        if load is not None and process.timers.get(name) is timer:
             load.add_timer(self._when_fired, timer)
 
     def _cancel_timer(self, process: Process, effect: CancelTimer) -> None:
@@ -528,36 +528,28 @@ class World(Clock):
         self._choose_steps()
 
     def _choose_steps(self) -> None:
-        """Choose what is called at each step of a message, and for a timer that is due."""
+        """Choose what is called at each step of a message."""
         connections = self.connections
         self._send_now: Callable[[Process, Send], None]
         """Called for a message that does not go over a short-range link."""
-        self._send_now = self._send if connections is None else self._send_over_connections
+        self._send_now = self.send if connections is None else connections.send
         self._carry_out[Send] = self._send_nearby if self._has_nearby else self._send_now
-        self._when_forwarded: Callable[[Transfer], None]
+        self.when_forwarded: Callable[[Transfer], None]
         """Called for a message that is at the edge of its receiver's network."""
-        self._when_forwarded = self._forward if connections is None else self._forward_if_let_in
-        self._when_left: Callable[[Transfer], None]
+        self.when_forwarded = self._forward if connections is None else self._forward_if_let_in
+        self.leave: Callable[[Transfer], None]
         """Called for a message that has left its sender's network."""
-        self._when_left = self._travel if self._has_places else self._when_forwarded
-        self._when_due = self._fire_timer_by_load if self._has_loads else self._fire_timer
+        self.leave = self._travel if self._has_places else self.when_forwarded
         self._hand_over: Callable[[Transfer, Link | None], None]
         """Called for a message that has arrived, after all faults."""
         self._hand_over = self._add_to_load if self._has_loads else self._deliver
-        self._deliver_message: Callable[[Transfer, Link | None], None]
-        """Called for a message of a system that has crossed a link, or reached a server."""
-        self._deliver_message = self._hand_over if self._fault_hook is None else self._deliver_through_hook
-        self._deliver_now: Callable[[Transfer, Link | None], None]
-        """Called for one of these, or for a way of a handshake."""
-        self._deliver_now = self._deliver_message if connections is None else self._deliver_over_connections
-
-    def _deliver_over_connections(self, transfer: Transfer, link: Link | None) -> None:
-        """Deliver a message, or answer a handshake, which no fault concerns: TCP repeats what is lost."""
-        trip = transfer.message
-        if type(trip) is Trip and self.connections is not None:
-            self.connections.receive(trip)
-        else:
-            self._deliver_message(transfer, link)
+        has_faults = self._fault_hook is not None
+        self._deliver_across_link: Callable[[Transfer, Link | None], None]
+        """Called for a message that has crossed the link of its receiver, a device."""
+        self._deliver_across_link = self._deliver_through_hook if has_faults else self._deliver
+        self._deliver_at_server: Callable[[Transfer, Link | None], None]
+        """Called for a message that has reached a server."""
+        self._deliver_at_server = self._deliver_through_hook if has_faults else self._hand_over
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
         """Record a transfer that a cut of its link has ended, and notify its sender."""
@@ -584,27 +576,27 @@ class World(Clock):
         transfers = [transfer for transfer in transfers if not isinstance(transfer.message, Trip)]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
-    def _send(self, process: Process, effect: Send) -> None:
+    def send(self, process: Process, effect: Send) -> None:
         """Carry out Send: put the message on the link of its device; from a server, forward it."""
         to, message, now_us = effect.to, effect.message, self.now_us
-        host = process.host
         if to.startswith(_LOCAL):
             self._send_locally(process, effect)
             return
         transfer = Transfer(
             process, process.start_number, process.address, to, message, size_bytes(message), now_us
         )
-        if not host.is_online:
-            self.fail_transfer(transfer, "no link")
-        elif host.link is not None:
-            self._put_on_link(transfer, host.link.up)
-        else:
+        link = process.link
+        if link is None:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
-            if target is None or target.host.link is None:
-                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self._when_left, transfer)
+            if target is None or target.link is None:
+                self.event_queue.add(now_us + _SERVER_LATENCY_US, ARRIVAL, self.leave, transfer)
             else:
-                self._when_left(transfer)
+                self.leave(transfer)
+        elif process.host.is_online:
+            self.put_on_link(transfer, link.up)
+        else:
+            self.fail_transfer(transfer, "no link")
 
     def _send_locally(self, process: Process, effect: Send) -> None:
         """Carry out Send to a machine of the same host; without one, the sender gets SendFailed."""
@@ -636,88 +628,71 @@ class World(Clock):
 
         After the sender's end it goes to the receiver's end, and after that to its machine.
         """
-        direction, transfer = leg.direction, leg.transfer
-        if not direction.underway or direction.underway[0] is not leg:  # it was cut
+        if not self.end_leg(leg):
             return
-        direction.underway.popleft()
-        if self.on_leg is not None:
-            self.on_leg(leg, transfer.size_bytes, False)
+        direction, transfer = leg.direction, leg.transfer
         target = self.at_address.get(transfer.to)
         if direction is not direction.link.up:
-            self._deliver_now(transfer, direction.link)
+            self._deliver_across_link(transfer, direction.link)
         elif target is None or target.host.nearby is None or not target.host.is_on:
             self.fail_transfer(transfer, "nobody there")
         else:
             self._put_on_nearby_link(transfer, target.host.nearby.down)
 
-    def _send_over_connections(self, process: Process, effect: Send) -> None:
-        """Carry out Send: what has a device at one of its ends at least goes over a connection."""
-        host, target, connections = process.host, self.at_address.get(effect.to), self.connections
-        if target is None or connections is None or not host.is_online:
-            self._send(process, effect)
-            return
-        is_server = host.link is None
-        if is_server and target.host.link is None:
-            self._send(process, effect)
-            return
-        size = size_bytes(effect.message)
-        if is_server:
-            process.sent_bytes += size
-        connections.send(process, target, effect.message, size)
-
-    def dispatch(self, transfer: Transfer, origin: Host) -> None:
-        """Send what travels over a connection from one of its hosts."""
-        if origin.link is None:
-            self._when_left(transfer)
-        elif not origin.is_online:
-            self.fail_transfer(transfer, "no link")
-        elif type(transfer.message) is Trip:
-            self._put_trip_on_link(transfer, origin.link.up)
+    def dispatch(self, transfer: Transfer) -> None:
+        """Send a message of a connection that is open now."""
+        sender: Process = transfer.sender
+        if sender.link is None:
+            self.leave(transfer)
+        elif sender.host.is_online:
+            self.put_on_link(transfer, sender.link.up)
         else:
-            self._put_on_link(transfer, origin.link.up)
+            self.fail_transfer(transfer, "no link")
 
-    def _put_trip_on_link(self, transfer: Transfer, direction: Direction) -> None:
-        """Put one way of a round trip on a link, which costs what a message does, and is none of a system."""
-        self._put_on_link(transfer, direction)
-        direction.account.messages -= 1
-
-    def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
+    def put_on_link(self, transfer: Transfer, direction: Direction) -> None:
         """Put a transfer on one direction of a link, and schedule its arrival."""
         leg = direction.enqueue(transfer, self.now_us)
         self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+
+    def end_leg(self, leg: Leg) -> bool:
+        """Note that a transfer has left its direction of a link; False: it was cut."""
+        underway = leg.direction.underway
+        if not underway or underway[0] is not leg:
+            return False
+        underway.popleft()
+        if self.on_leg is not None:
+            self.on_leg(leg, leg.transfer.size_bytes, False)
+        return True
 
     def _arrive(self, leg: Leg) -> None:
         """End a transfer on its direction: forward it if up, deliver it if down; ignore one that was cut."""
         direction = leg.direction
         underway = direction.underway
-        if not underway or underway[0] is not leg:  # it was cut
+        if not underway or underway[0] is not leg:  # as :meth:`end_leg`, without a call: for every message
             return
         underway.popleft()
         transfer = leg.transfer
         if self.on_leg is not None:
             self.on_leg(leg, transfer.size_bytes, False)
         if direction.name == "up":
-            self._when_left(transfer)
+            self.leave(transfer)
         else:
-            self._deliver_now(transfer, direction.link)
+            self._deliver_across_link(transfer, direction.link)
 
     def _travel(self, transfer: Transfer) -> None:
         """Forward a message after its way; there is none if neither host is a server with a place."""
-        target, trip = self.at_address.get(transfer.to), transfer.message
+        target = self.at_address.get(transfer.to)
         if target is not None:
-            origin = (trip.source if type(trip) is Trip else transfer.sender).host
-            server, other = (origin, target.host) if origin.link is None else (target.host, origin)
-            at = server.at
+            server, other = transfer.sender, target
+            if server.link is not None:
+                server, other = other, server
+            at = server.host.at
             if at is not None:
-                # Not by ``loc``, a property: this is done for every message.
-                loc = other.at if other.link is None else other.context.get("loc")
-                way = other.last_way
-                if way[0] != loc or way[1] != at:
-                    way = other.last_way = loc, at, 0 if loc is None else travel_us(loc, at)
-                if way[2]:
-                    self.event_queue.add(self.now_us + way[2], ARRIVAL, self._when_forwarded, transfer)
+                travel_us = way_us(at, other.host)
+                if travel_us:
+                    self.event_queue.add(self.now_us + travel_us, ARRIVAL, self.when_forwarded, transfer)
                     return
-        self._when_forwarded(transfer)
+        self.when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward to the current place of the address: over a device's link, or to a server at once."""
@@ -725,29 +700,33 @@ class World(Clock):
         if target is None:
             self.fail_transfer(transfer, "nobody there")
             return
-        host = target.host
-        if host.link is None:
-            self._deliver_now(transfer, None)
-        elif host.is_online:
-            self._put_on_link(transfer, host.link.down)
+        link = target.link
+        if link is None:
+            self._deliver_at_server(transfer, None)
+        elif target.host.is_online:
+            self.put_on_link(transfer, link.down)
         else:
             self.fail_transfer(transfer, "no link")
 
     def _forward_if_let_in(self, transfer: Transfer) -> None:
         """Forward a message, unless its device has no connection to the sender and lets nobody in."""
-        target, trip, connections = self.at_address.get(transfer.to), transfer.message, self.connections
-        host = None if target is None else target.host
-        if host is None or connections is None or not host.is_online:
-            self._forward(transfer)
-        elif host.link is None:
-            self._deliver_now(transfer, None)
-        elif type(trip) is Trip:
-            if host.lets_in or trip.connection.opener.host is host:
-                self._put_trip_on_link(transfer, host.link.down)
-            else:
-                self.fail_transfer(transfer, "not let in")
-        elif host.lets_in or connections.find(host, transfer.sender.host) is not None:
-            self._put_on_link(transfer, host.link.down)
+        target = self.at_address.get(transfer.to)
+        if target is None:
+            self.fail_transfer(transfer, "nobody there")
+            return
+        link = target.link
+        if link is None:
+            self._deliver_at_server(transfer, None)
+            return
+        host, sender = target.host, transfer.sender.host
+        if not host.is_online:
+            self.fail_transfer(transfer, "no link")
+            return
+        connection = host.connections.get(sender)
+        if connection is not None and self.now_us > connection.until_us and self.connections is not None:
+            connection = self.connections.find(host, sender)
+        if connection is not None or host.lets_in:
+            self.put_on_link(transfer, link.down)
         else:
             self.fail_transfer(transfer, "not let in")
 
@@ -777,13 +756,11 @@ class World(Clock):
 
     def _add_to_load(self, transfer: Transfer, link: Link | None) -> None:
         """Add a message to the load of its server; deliver it now if that has none."""
-        if link is not None:  # it has crossed the link of a device
-            self._deliver(transfer, link)
-            return
-        target = self.at_address.get(transfer.to)
+        # What has crossed the link of a device is not for a server.
+        target = self.at_address.get(transfer.to) if link is None else None
         load = None if target is None or target.machine is None else target.host.load
         if load is None:
-            self._deliver(transfer)
+            self._deliver(transfer, link)
         elif not load.add_message(self._when_received, transfer) and self.on_fate is not None:
             self.on_fate(transfer, "queue full")
 
@@ -793,10 +770,9 @@ class World(Clock):
         if target is None or target.machine is None:
             self.fail_transfer(transfer, "nobody there")
             return
-        host = target.host
-        if host.link is not link and (link is None or host.nearby is not link):
+        if target.link is not link and (link is None or target.host.nearby is not link):
             self.fail_transfer(transfer, "nobody there")
-        elif not host.is_online and host.link is link:
+        elif link is not None and target.link is link and not target.host.is_online:
             self.fail_transfer(transfer, "no link")
         else:
             if self.on_fate is not None:

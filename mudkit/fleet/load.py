@@ -98,18 +98,18 @@ class ServerQueue:
         self._kills = 0
         """Number of times that the server was killed; earlier jobs are dropped."""
         self._when_served, self._when_sent = self._end, self._release
-        self._slot_from_us = self._slot_until_us = 0
-        """The interval of ``_last_slot``, in which nearly all that is counted lies."""
-        self._last_slot = Slot()
+        self._slot_until_us = 0
+        """End of the present interval, of ``_present``, in which nearly all that is counted lies."""
+        self._present = Slot()
         self.slots: dict[int, Slot] = {}
         """By the number of the interval since the beginning of virtual time."""
 
     def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
         """Serve or queue a message that has arrived; False: the queue is full, and it is counted as lost."""
-        now_us = self._world.now_us
-        job = action, transfer, transfer.size_bytes, now_us, self._kills
+        now_us, size = self._world.now_us, transfer.size_bytes
+        job = action, transfer, size, now_us, self._kills
         if self._idle:
-            self._serve(job, now_us)
+            self._serve(job, size, now_us)
         elif len(self._waiting) < self.profile.max_waiting:
             self._wait(job)
         else:
@@ -122,7 +122,7 @@ class ServerQueue:
         now_us = self._world.now_us
         job = action, timer, 0, now_us, self._kills
         if self._idle:
-            self._serve(job, now_us)
+            self._serve(job, 0, now_us)
         else:
             self._wait(job)
 
@@ -168,23 +168,30 @@ class ServerQueue:
         slot = self._slot(self._world.now_us)
         slot.max_waiting = max(slot.max_waiting, len(self._waiting))
 
-    def _serve(self, job: _Job, now_us: int) -> None:
+    def _serve(self, job: _Job, size_bytes: int, now_us: int) -> None:
         """Pass a job to an idle worker, which is busy with it until its end."""
         self._idle -= 1
-        _, _, size_bytes, came_us, _ = job
-        slot = self._last_slot if self._slot_from_us <= now_us < self._slot_until_us else self._slot(now_us)
-        slot.served += 1
-        if now_us > came_us:
-            slot.waited_us += now_us - came_us
-            slot.max_wait_us = max(slot.max_wait_us, now_us - came_us)
         byte_us = self._byte_us
         took_us = round(self._event_us + size_bytes * byte_us) if byte_us else self._plain_us
         end_us = now_us + took_us
-        if end_us <= self._slot_until_us:
+        if end_us < self._slot_until_us:
+            slot = self._present
+            slot.served += 1
             slot.busy_us += took_us
         else:
+            self._begin_slot(now_us).served += 1
             self._count_busy(now_us, end_us)
         self._world.event_queue.add(end_us, ARRIVAL, self._when_served, job)
+
+    def _serve_next(self) -> None:
+        """Pass the first job that waits, if there is one, to an idle worker."""
+        if self._waiting:
+            job, now_us = self._waiting.popleft(), self._world.now_us
+            _, _, size_bytes, came_us, _ = job
+            self._serve(job, size_bytes, now_us)
+            slot = self._slot(now_us)
+            slot.waited_us += now_us - came_us
+            slot.max_wait_us = max(slot.max_wait_us, now_us - came_us)
 
     def _end(self, job: _Job) -> None:
         """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
@@ -204,14 +211,13 @@ class ServerQueue:
                 return
         self._idle += 1
         if self._waiting:
-            self._serve(self._waiting.popleft(), self._world.now_us)
+            self._serve_next()
 
     def _release(self, kills: int) -> None:
         """Release a worker that has sent, unless the server was killed."""
         if kills == self._kills:
             self._idle += 1
-            if self._waiting:
-                self._serve(self._waiting.popleft(), self._world.now_us)
+            self._serve_next()
 
     def _sent_bytes(self) -> int:
         """Return how many bytes the machines have sent so far."""
@@ -224,11 +230,12 @@ class ServerQueue:
             self._slot(start_us).busy_us += until_us - start_us
             start_us = until_us
 
+    def _begin_slot(self, now_us: int) -> Slot:
+        """Return the interval of now, which is the present one from now on."""
+        self._slot_until_us = (now_us // _SLOT_US + 1) * _SLOT_US
+        self._present = self._slot(now_us)
+        return self._present
+
     def _slot(self, t_us: int) -> Slot:
         """Return the interval of a time."""
-        if self._slot_from_us <= t_us < self._slot_until_us:
-            return self._last_slot
-        number = t_us // _SLOT_US
-        self._slot_from_us, self._slot_until_us = number * _SLOT_US, (number + 1) * _SLOT_US
-        self._last_slot = self.slots.setdefault(number, Slot())
-        return self._last_slot
+        return self.slots.setdefault(t_us // _SLOT_US, Slot())

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from mudkit.checks import Range, check_arguments, one_of
-from mudkit.fleet.clock import LINK
-from mudkit.fleet.link import Transfer
+from mudkit.events import Send, size_bytes
+from mudkit.fleet.clock import ARRIVAL, LINK
+from mudkit.fleet.host import way_us
+from mudkit.fleet.link import Direction, Leg, Transfer
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 20
 _MAX_S: Final = 1e9
-_FOR_EVER_US: Final = 1 << 62
 _MAX_SIZES: Final = 1 << 12
 """Number of sizes of messages for which what is carried is kept."""
 _SEGMENT_BYTES: Final = 1460
@@ -135,8 +136,8 @@ class Connection:
         self.opener, self.peer = opener, peer
         self.retry_s = MIN_RETRY_S
         """Time after which it is opened again if it is lost."""
-        self.until_us = _FOR_EVER_US
-        """Time after which it is forgotten, unless a message is sent before; set when it is open."""
+        self.until_us = -1
+        """Time after which it is forgotten, unless a message is sent before; in the past until it is open."""
         self.is_open = self.is_closed = False
         self.is_kept = False
         """True if it is opened again when it is lost."""
@@ -146,7 +147,7 @@ class Connection:
 
 
 class Trip(msgspec.Struct, frozen=True, eq=False):
-    """One way of a round trip of a handshake or ping, in place of a message: the kernel answers it."""
+    """One way of a round trip of a handshake or ping, in place of a message."""
 
     connection: Connection
     back_bytes: int
@@ -171,40 +172,80 @@ class Connections:
     def __init__(self, world: World, transport: Transport) -> None:
         self.transport = transport
         self._world = world
+        self._at_address = world.at_address
         self._idle_us = round(transport.idle_s * US_PER_S)
         self._ping_us = None if transport.ping_s is None else round(transport.ping_s * US_PER_S)
-        self._request_bytes, self._answer_bytes = transport.request_bytes, transport.answer_bytes
-        self._carried_bytes = lru_cache(_MAX_SIZES)(transport.carried_bytes)
+        self._request_bytes, self._answer_bytes = (
+            lru_cache(_MAX_SIZES)(partial(transport.carried_bytes, header_bytes=header_bytes))
+            for header_bytes in (transport.request_bytes, transport.answer_bytes)
+        )
+        """Size of a message that is carried, by its own; from the opener of a connection, and to it."""
+        self._when_arrived, self._when_forwarded = self._arrive, self._forward
         self._lost: dict[str, list[Connection]] = {}
         """Connections that their opener keeps, and has to open again, by the name of its host."""
 
-    def send(self, sender: Process, target: Process, message: Any, size: int) -> None:
-        """Send a message over the connection of its hosts; if there is none, it waits until one is open."""
-        host, now_us = sender.host, self._world.now_us
-        connection = host.connections.get(target.host)
-        if connection is not None and now_us > connection.until_us:
-            connection = self.find(host, target.host)
-        if connection is None:
-            if host.link is None and not target.host.lets_in:
-                refused = Transfer(
-                    sender, sender.start_number, sender.address, target.address, message, size, now_us
-                )
-                self._world.fail_transfer(refused, "not let in")
-                return
+    def send(self, sender: Process, effect: Send) -> None:
+        """Carry out Send: what has a device at one of its ends goes over the connection of its hosts.
+
+        If there is none, it waits until one is open.
+        """
+        world, host, link, to = self._world, sender.host, sender.link, effect.to
+        target = self._at_address.get(to)
+        if target is None or (link is not None and not host.is_online):
+            world.send(sender, effect)
+            return
+        now_us = world.now_us
+        connection = sender.connections.get(target.host)
+        if connection is None or now_us > connection.until_us:
+            self._send_later(sender, effect, target)
+            return
+        connection.until_us = now_us + self._idle_us
+        message = effect.message
+        size = size_bytes(message)
+        if link is None:
+            sender.sent_bytes += size
+        carried_bytes = self._request_bytes if connection.opener.host is host else self._answer_bytes
+        size = carried_bytes(size)
+        transfer = Transfer(sender, sender.start_number, sender.address, to, message, size, now_us)
+        if link is None:
+            world.leave(transfer)
+        else:
+            world.put_on_link(transfer, link.up)
+
+    def _send_later(self, sender: Process, effect: Send, target: Process) -> None:
+        """Carry out Send without an open connection: the message waits until there is one.
+
+        Between two servers it needs none; a device that lets nobody in refuses it.
+        """
+        world, host, message = self._world, sender.host, effect.message
+        connection, is_server = self.find(host, target.host), host.link is None
+        if connection is None and is_server and target.host.link is None:
+            world.send(sender, effect)
+            return
+        size = size_bytes(message)
+        if is_server:
+            sender.sent_bytes += size
+        is_refused = connection is None and is_server and not target.host.lets_in
+        if connection is None and not is_refused:
             connection = self._open(sender, target)
-        is_request = host is connection.opener.host
-        size = self._carried_bytes(size, self._request_bytes if is_request else self._answer_bytes)
+        if connection is not None:
+            is_request = connection.opener.host is host
+            size = self._request_bytes(size) if is_request else self._answer_bytes(size)
         transfer = Transfer(
-            sender, sender.start_number, sender.address, target.address, message, size, now_us
+            sender, sender.start_number, sender.address, effect.to, message, size, world.now_us
         )
-        if connection.is_open:
-            connection.until_us = now_us + self._idle_us
-            self._world.dispatch(transfer, host)
+        if connection is None:
+            world.fail_transfer(transfer, "not let in")
+        elif connection.is_open:  # its handshake has no round trip
+            world.dispatch(transfer)
         else:
             connection.waiting.append(transfer)
 
-    def receive(self, trip: Trip) -> None:
-        """Answer one way of a round trip, or continue after the way back."""
+    def _receive(self, trip: Trip) -> None:
+        """Answer one way of a round trip, or continue after the way back.
+
+        No fault of messages concerns it: TCP repeats what is lost.
+        """
         connection = trip.connection
         if connection.is_closed:
             return
@@ -251,10 +292,10 @@ class Connections:
     def find(self, one: Host, other: Host) -> Connection | None:
         """Return the connection of two hosts that is open or being opened; forget it if it has been idle."""
         connection = one.connections.get(other)
-        if connection is None or self._world.now_us <= connection.until_us:
-            return connection
-        self._close(connection, "cut")
-        return None
+        if connection is not None and connection.is_open and self._world.now_us > connection.until_us:
+            self._close(connection, "cut")
+            return None
+        return connection
 
     def _open(self, opener: Process, peer: Process) -> Connection:
         """Begin the handshake of a connection."""
@@ -275,18 +316,73 @@ class Connections:
         connection.until_us = self._world.now_us + self._idle_us
         while connection.waiting and not connection.is_closed:
             transfer = connection.waiting.popleft()
-            self._world.dispatch(transfer, transfer.sender.host)
+            self._world.dispatch(transfer)
         if self._ping_us is not None:
             connection.is_kept = connection.opener.host.link is not None
             self._schedule_ping(connection, self._ping_us)
 
     def _send_trip(self, connection: Connection, trip: Trip, size: int) -> None:
-        """Send one way of a round trip, which the opener's system pays for."""
+        """Send one way of a round trip, which the opener's system pays for.
+
+        It travels as a message does, see :class:`~mudkit.fleet.kernel.World`.
+        """
         ends = (connection.opener, connection.peer)
         source, target = reversed(ends) if trip.is_back else ends
-        opener, now_us = connection.opener, self._world.now_us
-        transfer = Transfer(opener, opener.start_number, source.address, target.address, trip, size, now_us)
-        self._world.dispatch(transfer, source.host)
+        opener, host, world = connection.opener, source.host, self._world
+        transfer = Transfer(
+            opener, opener.start_number, source.address, target.address, trip, size, world.now_us
+        )
+        if host.link is None:
+            self._leave(transfer, host)
+        elif host.is_online:
+            self._put_on_link(transfer, host.link.up)
+        else:
+            world.fail_transfer(transfer, "no link")
+
+    def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
+        """Put one way of a round trip on a link, which costs what a message does, and is none of a system."""
+        leg = direction.enqueue(transfer, self._world.now_us)
+        direction.account.messages -= 1
+        self._world.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+
+    def _arrive(self, leg: Leg) -> None:
+        """End one way of a round trip on a direction of a link, unless it was cut."""
+        if not self._world.end_leg(leg):
+            return
+        transfer = leg.transfer
+        if leg.direction.name == "up":
+            self._leave(transfer, transfer.message.source.host)
+        else:
+            self._receive(transfer.message)
+
+    def _leave(self, transfer: Transfer, origin: Host) -> None:
+        """Forward one way of a round trip after its way from a host."""
+        target, world = self._at_address.get(transfer.to), self._world
+        if target is not None:
+            at, other = target.host.at, origin
+            if at is None:
+                at, other = origin.at, target.host
+            travel_us = 0 if at is None else way_us(at, other)
+            if travel_us:
+                world.event_queue.add(world.now_us + travel_us, ARRIVAL, self._when_forwarded, transfer)
+                return
+        self._forward(transfer)
+
+    def _forward(self, transfer: Transfer) -> None:
+        """Forward one way of a round trip to the host at its address: the opener hears the peer."""
+        target, world, trip = self._at_address.get(transfer.to), self._world, transfer.message
+        if target is None:
+            world.fail_transfer(transfer, "nobody there")
+            return
+        host = target.host
+        if host.link is None:
+            self._receive(trip)
+        elif not host.is_online:
+            world.fail_transfer(transfer, "no link")
+        elif host.lets_in or trip.connection.opener.host is host:
+            self._put_on_link(transfer, host.link.down)
+        else:
+            world.fail_transfer(transfer, "not let in")
 
     def _schedule_ping(self, connection: Connection, after_us: int) -> None:
         """Schedule a ping, if the connection is then idle."""

@@ -407,13 +407,10 @@ class _WritesSpread:
         count: Callable[[ReadRequests, pa.Table], pa.Table],
     ) -> tuple[list[Result], pa.Table]:
         """Call the function in tasks, and count late writes in tasks of some time each."""
-        from mudkit.pipeline.slices import sum_by_reads  # loads Spark
+        from mudkit.pipeline.slices import sum_late  # loads Spark
 
-        # To replay twice takes less than to keep late writes, which may be all of them, on disks.
-        results = self.map(_Results(function))
-        late = self.rows.map_rows(_OfWrites(_LateRows(function)), LATE)
         reads, prepare = requests.rows(), ReadRequests.of_rows
-        return results, sum_by_reads(late, reads, prepare, count, COUNTS, _MORE, in_order=False)
+        return sum_late(self.rows, _OfWrites(function), reads, prepare, count, COUNTS)
 
     def count(self, requests: ReadRequests, function: Callable[[ReadRequests, Writes], pa.Table]) -> pa.Table:
         """Call the function in tasks of Spark; return the sums of its counts."""
@@ -433,26 +430,6 @@ class _WritesSpread:
         return writes.take(writes.t_us < past_us)
 
 
-@dataclass(frozen=True)
-class _Results:
-    """Results of a function that returns them with late writes."""
-
-    function: Callable[[Writes], tuple[Any, pa.Table]]
-
-    def __call__(self, writes: Writes) -> Any:
-        return self.function(writes)[0]
-
-
-@dataclass(frozen=True)
-class _LateRows:
-    """Late writes of such a function."""
-
-    function: Callable[[Writes], tuple[Any, pa.Table]]
-
-    def __call__(self, writes: Writes) -> pa.Table:
-        return self.function(writes)[1]
-
-
 LATE: Final = pa.schema(
     [
         ("policy", pa.int64()),
@@ -465,8 +442,6 @@ LATE: Final = pa.schema(
     ]
 )
 """Writes that a policy, by number, sends after another device has read them, in some turns, a bit each."""
-_MORE: Final = pa.schema([*((name, pa.int64()) for name in ("policy", "turns", "sent_us")), *NUMBERED])
-"""Columns of late writes, or of reads, that positions and reads of a trace do not have."""
 COUNTS: Final = pa.schema([("policy", pa.int64()), ("read", pa.int64()), ("points", pa.int64())])
 """Points by number of a policy and of a read."""
 
@@ -486,4 +461,7 @@ def writes_of_rows(rows: pa.Table) -> Writes:
 
     A row without a place has a label of another position, one without ``labelled`` none.
     """
-    return Writes.of(rows.filter(rows["labelled"].is_valid()), rows.filter(rows["lat"].is_valid()))
+    of_labels, of_places = (
+        rows.filter(rows[name].is_valid()) if rows[name].null_count else rows for name in ("labelled", "lat")
+    )
+    return Writes.of(of_labels, of_places)

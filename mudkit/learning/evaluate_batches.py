@@ -56,9 +56,8 @@ def evaluate_writes(
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
 
     DataFrames are replayed in Spark's tasks, some devices at a time; this process holds the reads (about 60
-    bytes each), a few numbers of each device, and the writes that trees are learnt from. Up to half a million
-    reads are sent with the tasks; of more a task gets those of its times, but for a bound with ``match``. The
-    result is the same as that of Arrow tables.
+    bytes each), a few numbers of each device, and the writes that trees are learnt from. A task gets the
+    reads of its times, but for a bound with ``match``. The result is the same as that of Arrow tables.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Writes:
     @classmethod
     def of(cls, first_reads: Any, positions: Any) -> Writes:
         """Join labels to positions, which must belong together, of one place a device and moment."""
-        first_reads, positions = arrow(first_reads).sort_by(_BY), arrow(positions).sort_by(_BY)
+        first_reads, positions = _sorted(arrow(first_reads)), _sorted(arrow(positions))
         fits = len(first_reads) == len(positions) and positions["device"].equals(first_reads["device"])
         if not fits or not np.array_equal(epoch_us(positions["ts"]), epoch_us(first_reads["ts"])):
             raise TraceContentError(
@@ -75,14 +75,22 @@ class Writes:
     @classmethod
     def unread(cls, positions: Any) -> Writes:
         """Return positions, of one place a device and moment, as writes that nobody reads; see `seen_by`."""
-        positions = arrow(positions).select(["device", "ts", "lat", "lon"])
-        if not _is_sorted(positions):
-            positions = positions.sort_by(_BY)
+        positions = _sorted(arrow(positions).select(["device", "ts", "lat", "lon"]))
         return cls._of_sorted(positions, np.full(len(positions), NEVER_US, dtype=np.int64))
 
     @classmethod
     def _of_sorted(cls, positions: pa.Table, first_us: NDArray[np.int64]) -> Writes:
-        """Return sorted positions as writes; TraceContentError if a device is at two places at once."""
+        """Return sorted positions as writes.
+
+        TraceContentError if one is of no device, or a device is at two places at once.
+        """
+        if lacking := positions["device"].null_count:
+            raise TraceContentError(
+                "Some positions are of no device.",
+                found=f"{lacking:,} of {len(positions):,} positions without a device",
+                expected="the name of a device in each row",
+                remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
+            )
         device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
         if ((np.diff(t_us) == 0) & (np.diff(device) == 0)).any():
             raise TraceContentError(
@@ -250,10 +258,13 @@ class ReadRequests:
         return np.where(self.others == 0, 1.0, (self.others - late) / np.maximum(self.others, 1))
 
 
-def _is_sorted(positions: pa.Table) -> bool:
-    """Return whether rows are ordered by device and time, as those of a loaded trace: to sort copies them."""
-    step = np.diff(device_codes(positions["device"]))
-    return bool(((step > 0) | ((step == 0) & (np.diff(epoch_us(positions["ts"])) >= 0))).all())
+def _sorted(rows: pa.Table) -> pa.Table:
+    """Return rows ordered by device and time; those of a loaded trace are, and to sort would copy them."""
+    if not rows["device"].null_count:
+        step = np.diff(device_codes(rows["device"]))
+        if ((step > 0) | ((step == 0) & (np.diff(epoch_us(rows["ts"])) >= 0))).all():
+            return rows
+    return rows.sort_by(_BY)
 
 
 @dataclass(frozen=True)

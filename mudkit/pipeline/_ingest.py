@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, starmap
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from mudkit.pipeline.compaction import (
 from mudkit.pipeline.frames import find_frame, plan_frame
 from mudkit.pipeline.inputs import PART_BYTES, FileInput, FrameInput, Input
 from mudkit.pipeline.outputs import Files, Output, Table, check_output, put_rows, table_rows
+from mudkit.pipeline.rows import rows_by_bucket
 from mudkit.pipeline.tables import read
 from mudkit.pipeline.tasks import GROUP_ROWS, PartWriter, check_rows, run_tasks, writing
 from mudkit.trace import read_manifest
@@ -44,7 +45,7 @@ from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import Parsed
-from mudkit.trace.schema import SCHEMAS, device_buckets, epoch_us
+from mudkit.trace.schema import SCHEMAS, epoch_us
 from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
 
@@ -325,12 +326,8 @@ class IngestWork:
         if not tables:
             return
         rows = pa.concat_tables(tables, promote_options="default")
-        bucket = device_buckets(rows["device"], self.buckets).astype(np.int32)
-        order = np.argsort(bucket, kind="stable")
-        rows = rows.append_column(_BUCKET, pa.array(bucket)).take(order)
-        edges = np.flatnonzero(np.diff(bucket[order], prepend=-1, append=-1))
-        for first, last in pairwise(edges.tolist()):
-            writer.write(rows.slice(first, last - first))
+        for number, some in rows_by_bucket(rows, self.buckets):
+            writer.write(some.append_column(_BUCKET, pa.array(np.full(len(some), number, dtype=np.int32))))
             writer.end_group()
 
     def clean(self, name: str, item: tuple[int, Sequence[str]]) -> Part:

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mudkit.trace.schema import device_buckets
+
 FORMATS: Final = ("parquet", "orc", "csv", "json")
 """Formats of files that tasks write, which are the endings of their names, too."""
 
@@ -137,3 +139,16 @@ def rows_by_date(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]
     for first, past in pairwise(edges.tolist()):
         date = NO_DATE if missing[order[first]] else str(np.datetime64(int(ordered[first]), "D"))
         yield date, rows.slice(first, past - first)
+
+
+def rows_by_bucket(table: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each bucket of devices, in their order.
+
+    See :func:`mudkit.trace.schema.device_buckets`.
+    """
+    bucket = device_buckets(table["device"], buckets)
+    order = np.argsort(bucket, kind="stable")
+    rows = table.take(pa.array(order))
+    edges = np.flatnonzero(np.diff(bucket[order], prepend=-1, append=-1))
+    for first, past in pairwise(edges.tolist()):
+        yield int(bucket[order[first]]), rows.slice(first, past - first)

@@ -2,15 +2,17 @@
 
 Time is cut into slices with about the same number of reads. A position is in one slice; a read is in each
 slice that its window reaches. A slice with many positions is divided into chunks, each with all reads of the
-slice. Results do not depend on where slices and chunks end.
+slice. Points that tasks make of the rows of devices are packed by stretches of time, which have fewer reads.
+Results do not depend on where slices, chunks and stretches end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +20,10 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.pipeline.devices import add_up, sum_rows
-from mudkit.pipeline.executors import provide
+from mudkit.pipeline._progress import progress
+from mudkit.pipeline.devices import DeviceRows, add_up, sum_rows, unpacked_devices
+from mudkit.pipeline.executors import merged_batches, outcome_of, provide, result_of
+from mudkit.pipeline.packing import packed, unpacked
 from mudkit.pipeline.tables import ddl
 from mudkit.trace.schema import POSITIONS, epoch_us
 from mudkit.units import US_PER_S
@@ -31,7 +35,8 @@ SLICE_READS: Final = 1 << 16
 CHUNK_POINTS: Final = 1 << 23
 """Positions of a chunk."""
 _MAX_SLICES: Final = 4096
-_STRETCHES: Final = 64
+_STRETCH_READS: Final = 1 << 12
+"""Reads of a stretch of time, but for those of the next one whose windows reach into it."""
 _FLUSH_POINTS: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 17
 READ_COLUMNS: Final = ("read_id", "device", "ts", "lat", "lon", "box_km", "window_s")
@@ -50,6 +55,17 @@ _ROWS: Final = pa.schema(
         ("window_s", pa.float64()),
     ]
 )
+_MESSAGE: Final = pa.schema(
+    [
+        ("stretch", pa.int32()),
+        ("failed", pa.bool_()),
+        ("result", pa.binary()),
+        ("reads", pa.binary()),
+        ("points", pa.binary()),
+    ]
+)
+"""Row for the task of a stretch of time: an outcome, packed reads, or packed points."""
+_OUTCOME: Final = pa.schema([("failed", pa.bool_()), ("result", pa.binary()), ("is_sum", pa.bool_())])
 _COUNTS: Final = pa.schema([("slice", pa.int64()), ("positions", pa.int64())])
 
 
@@ -172,8 +188,6 @@ def sum_by_reads(
     count: Callable[[Prepared, pa.Table], pa.Table],
     schema: pa.Schema,
     more: pa.Schema,
-    *,
-    in_order: bool = True,
 ) -> pa.Table:
     """Return the sums of what a function counts of points and of the reads whose answers may have them.
 
@@ -193,13 +207,9 @@ def sum_by_reads(
         Columns of what it returns: the last one is added by the others.
     more : pyarrow.Schema
         Further columns of points and reads.
-    in_order : bool
-        Whether the points are nearly in order of time, as those of a trace; else each task sorts some of the
-        time.
     """
     if len(reads) <= MAX_SENT_READS:
         prepared = prepare(reads)
-        points = points if in_order else _in_order(points, reads)
         return sum_rows(points, lambda table: count(prepared, table), schema)
 
     def count_chunk(prepared: Prepared, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -212,12 +222,144 @@ def sum_by_reads(
     return add_up(map_slices(points, frame, slices, prepare, count_chunk, ddl(schema)), schema)
 
 
-def _in_order(points: DataFrame, reads: pa.Table) -> DataFrame:
-    """Divide points among tasks by stretches of the time of the reads, and sort them by time in each."""
-    t_us = epoch_us(reads["ts"])
-    stretch_us = max(int(t_us.max() - t_us.min()) // _STRETCHES, 1)
-    stretch = F.floor(F.unix_micros("ts") / stretch_us)
-    return points.repartition(stretch).sortWithinPartitions("ts")
+def sum_late(
+    rows: DeviceRows,
+    function: Callable[[pa.Table], tuple[Any, pa.Table]],
+    reads: pa.Table,
+    prepare: Callable[[pa.Table], Prepared],
+    count: Callable[[Prepared, pa.Table], pa.Table],
+    schema: pa.Schema,
+) -> tuple[list[Any], pa.Table]:
+    """Call a function of the rows of devices, and count the points that it returns by read.
+
+    A task counts the points of a stretch of time, and gets the reads whose answers may have them.
+
+    Parameters
+    ----------
+    rows : DeviceRows
+    function : callable
+        Function of the rows of some devices. It returns a result, and a table of points with ``ts``.
+    reads : pyarrow.Table
+        With :data:`READ_COLUMNS`, in order of time.
+    prepare : callable
+        Function of some of the reads.
+    count : callable
+        Function of prepared reads and a table of points, in order of time.
+    schema : pyarrow.Schema
+        Columns of what it returns: the last one is added by the others.
+
+    Returns
+    -------
+    results, sums : list and pyarrow.Table
+        Results in any order.
+    """
+    edges_us = _stretches(reads)
+    task_rows = rows.task_rows  # a task cannot have the DataFrame
+
+    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in unpacked_devices(batches, task_rows):
+            points: list[pa.Table] = []
+            yield from _message(0, **outcome_of(partial(_call, function, table, points)))
+            for of_all in points:
+                for stretch, some in _in_stretches(of_all, edges_us):
+                    yield from _message(stretch, points=packed(some))
+
+    def sum_stretch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts: dict[str, list[pa.Buffer]] = {"reads": [], "points": []}
+        for batch in batches:
+            is_result = batch["result"].is_valid()
+            yield from _outcomes(pa.Table.from_batches([batch.filter(is_result)]), is_sum=False)
+            for name, of_name in parts.items():
+                of_name += [part.as_buffer() for part in batch[name] if part.is_valid]
+        if parts["points"]:
+            outcome = outcome_of(partial(_sum_points, **parts, prepare=prepare, count=count, schema=schema))
+            yield from _outcomes(pa.Table.from_pylist([outcome]), is_sum=True)
+
+    spark = rows.parts.sparkSession
+    provide(spark)
+    placed = rows.parts.mapInArrow(place, ddl(_MESSAGE))
+    together = placed.unionAll(spark.createDataFrame(_reads_of_stretches(reads, edges_us)))
+    summed = together.repartitionById(len(edges_us) + 1, "stretch").mapInArrow(sum_stretch, ddl(_OUTCOME))
+    with progress(spark, "devices"):
+        outcomes = summed.toArrow()
+    results: dict[bool, list[Any]] = {False: [], True: []}
+    for row in outcomes.to_pylist():
+        results[row.pop("is_sum")].append(result_of(**row, item="some devices"))
+    return results[False], _added(results[True], schema)
+
+
+def _stretches(reads: pa.Table) -> NDArray[np.int64]:
+    """Return where stretches of time begin, but for the first one: each has about as many of the reads."""
+    size = max(_STRETCH_READS, -(-len(reads) // _MAX_SLICES))
+    return np.unique(epoch_us(reads["ts"])[size::size])
+
+
+def _in_stretches(points: pa.Table, edges_us: NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the points of each stretch of time, in order of time."""
+    t_us = epoch_us(points["ts"])
+    order = np.argsort(t_us, kind="stable")
+    in_order = points.take(pa.array(order)).combine_chunks()
+    edges = [0, *np.searchsorted(t_us[order], edges_us).tolist(), len(t_us)]
+    for stretch, (first, past) in enumerate(pairwise(edges)):
+        if past > first:
+            yield stretch, in_order.slice(first, past - first)
+
+
+def _reads_of_stretches(reads: pa.Table, edges_us: NDArray[np.int64]) -> pa.Table:
+    """Return a message for each stretch of time, with the reads whose answers may have points of it."""
+    t_us, window_us = epoch_us(reads["ts"]), np.rint(reads["window_s"].to_numpy() * US_PER_S)
+    first = np.append(0, np.searchsorted(t_us, edges_us))
+    past = np.append(np.searchsorted(t_us, edges_us + int(window_us.max())), len(t_us))
+    rows = [
+        {"stretch": stretch, "reads": packed(reads.slice(begin, end - begin))}
+        for stretch, (begin, end) in enumerate(zip(first.tolist(), past.tolist(), strict=True))
+    ]
+    return pa.Table.from_pylist(rows, schema=_MESSAGE)
+
+
+def _call(
+    function: Callable[[pa.Table], tuple[Any, pa.Table]], table: pa.Table, points: list[pa.Table]
+) -> Any:
+    """Return the result of a function of a table; append its points to a list."""
+    result, of_table = function(table)
+    points.append(of_table)
+    return result
+
+
+def _message(stretch: int, **values: Any) -> Iterator[pa.RecordBatch]:
+    """Yield a row for the task of a stretch of time: an outcome, or packed points."""
+    yield from pa.Table.from_pylist([{"stretch": stretch, **values}], schema=_MESSAGE).to_batches()
+
+
+def _outcomes(rows: pa.Table, *, is_sum: bool) -> Iterator[pa.RecordBatch]:
+    """Yield outcomes of a function, or of sums."""
+    marked = rows.select(["failed", "result"]).append_column(
+        "is_sum", pa.array([is_sum] * len(rows), pa.bool_())
+    )
+    yield from marked.cast(_OUTCOME).to_batches()
+
+
+def _sum_points(
+    reads: list[pa.Buffer],
+    points: list[pa.Buffer],
+    prepare: Callable[[pa.Table], Prepared],
+    count: Callable[[Prepared, pa.Table], pa.Table],
+    schema: pa.Schema,
+) -> pa.Table:
+    """Return the sums of what a function counts of the points and reads of a stretch of time."""
+    prepared = prepare(pa.concat_tables(map(unpacked, reads)))
+    batches = (batch for part in points for batch in unpacked(part).to_batches())
+    return _added(
+        [count(prepared, some.sort_by("ts")) for some in merged_batches(batches, _FLUSH_POINTS)], schema
+    )
+
+
+def _added(counts: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return the sums of the last column by the others."""
+    *keys, summed = schema.names
+    rows = pa.concat_tables([schema.empty_table(), *counts])
+    sums = rows.group_by(keys).aggregate([(summed, "sum")])
+    return sums.select([*keys, f"{summed}_sum"]).rename_columns(schema.names).cast(schema)
 
 
 def _of_slices(

@@ -25,6 +25,7 @@ from mudkit.pipeline._session import session
 from mudkit.pipeline.executors import merged_batches, provide
 from mudkit.pipeline.failures import explained
 from mudkit.pipeline.frames import find_frame
+from mudkit.pipeline.packing import packed, unpacked
 from mudkit.pipeline.tables import column, read
 from mudkit.predicates import Predicate
 from mudkit.trace import read_manifest
@@ -79,7 +80,7 @@ class SparkRows:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pieces = _unpacked_blocks(batches) if has_blocks else merged_batches(batches, _PIECE_ROWS)
             results = finished(pieces, summaries)
-            parts = [{"name": name, "part": _packed(table)} for name, table in results.items()]
+            parts = [{"name": name, "part": packed(table)} for name, table in results.items()]
             yield from pa.Table.from_pylist(parts, schema=_SCHEMA).to_batches()
 
         provide(self.frame.sparkSession)
@@ -88,7 +89,7 @@ class SparkRows:
         by_name: dict[str, list[pa.Table]] = {name: [] for name in summaries}
         for batch in results.to_batches():
             for name, part in zip(batch["name"].to_pylist(), batch["part"], strict=True):
-                by_name[name].append(_unpacked(part.as_buffer()))
+                by_name[name].append(unpacked(part.as_buffer()))
         return {name: start().joined(pa.concat_tables(by_name[name])) for name, start in summaries.items()}
 
     def select(self, keep: Keep) -> SparkRows:
@@ -140,7 +141,7 @@ def _packed_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack the rows of a block, in parts."""
     for rows in merged_batches(batches, _PIECE_ROWS):
         if len(rows):
-            part = {"block": rows["block"][0].as_py(), "part": _packed(rows.combine_chunks())}
+            part = {"block": rows["block"][0].as_py(), "part": packed(rows.combine_chunks())}
             yield from pa.Table.from_pylist([part], schema=_BLOCK).to_batches()
 
 
@@ -148,21 +149,7 @@ def _unpacked_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows of each block, whose parts follow each other."""
     parts = (row for batch in batches for row in zip(batch["block"], batch["part"], strict=True))
     for _, of_block in groupby(parts, lambda row: row[0].as_py()):
-        yield pa.concat_tables([_unpacked(part.as_buffer()) for _, part in of_block]).combine_chunks()
-
-
-def _packed(table: pa.Table) -> bytes:
-    """Return a table as compressed bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(part: pa.Buffer) -> pa.Table:
-    """Return the table that :func:`_packed` packed."""
-    with pa.ipc.open_stream(part) as reader:
-        return reader.read_all()
+        yield pa.concat_tables([unpacked(part.as_buffer()) for _, part in of_block]).combine_chunks()
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,7 @@ _CLIENTS = {
 }
 _SPARK_TYPES = {
     pa.string(): "STRING",
+    pa.binary(): "BINARY",
     pa.float64(): "DOUBLE",
     pa.int32(): "INT",
     pa.int64(): "BIGINT",

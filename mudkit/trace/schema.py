@@ -348,10 +348,13 @@ def device_ids(names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
-    """Return the bucket of each row, by the name of its device; the same on every machine."""
+    """Return the bucket of each row, by the name of its device (null: that of an empty name).
+
+    It is the same on every machine.
+    """
     names = device.combine_chunks().dictionary_encode()
-    of = device_ids(names.dictionary.to_pylist() or [""]).view(np.uint64) % np.uint64(buckets)
-    return np.asarray(of[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
+    of = device_ids([*names.dictionary.to_pylist(), ""]).view(np.uint64) % np.uint64(buckets)
+    return np.asarray(of[names.indices.fill_null(len(names.dictionary)).to_numpy()], dtype=np.int64)
 
 
 def with_read_ids(reads: pa.Table) -> pa.Table:

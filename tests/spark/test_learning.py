@@ -23,6 +23,7 @@ from mudkit.learning import (
     search,
 )
 from mudkit.learning.pairs import Pairs
+from mudkit.pipeline import devices as pipeline_devices
 from mudkit.pipeline import slices
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
 from mudkit.reproduce.row import judge, say_nothing
@@ -69,14 +70,16 @@ def test_evaluation_on_spark_equals_that_in_this_process(frames, labelled, folds
 
 @pytest.mark.soak(keep=1, group="evaluation")
 @pytest.mark.parametrize(
-    ("folds", "completeness", "sent"), [("device", None, 10_000), ("time", 0.9, 100), ("device", None, 100)]
+    ("folds", "completeness", "sent"), [("device", None, 10_000), ("time", 0.9, 100), ("device", 0.9, 10_000)]
 )
 def test_evaluation_of_writes_on_spark_equals_that_in_this_process(
     spark, frames, folds, completeness, sent, monkeypatch
 ):
-    """Send all reads with the tasks, or each the reads of its times."""
+    """Count late writes by stretches of time; send all reads with the tasks, or each the reads of its times."""
     monkeypatch.setattr(slices, "MAX_SENT_READS", sent)
     monkeypatch.setattr(slices, "SLICE_READS", 64)
+    monkeypatch.setattr(slices, "_STRETCH_READS", 50)
+    monkeypatch.setattr(pipeline_devices, "_WRITE_ROWS", 5000)
     monkeypatch.setattr(evaluate_batches, "MAX_LEARNT_WRITES", 3000)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 2)
     positions, reads, _ = frames

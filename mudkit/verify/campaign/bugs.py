@@ -24,9 +24,10 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import CancelTimer, Effect, Send, SetTimer
+from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device import cache, joined_writes
+from mudkit.systems.mud.device import cache, fair_shares, joined_reads, joined_writes
 from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import (
@@ -37,8 +38,11 @@ from mudkit.systems.mud.device.connection import (
     error_in,
 )
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
+from mudkit.systems.mud.device.fair_shares import FairShares
 from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
 from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.own_reads import OwnReads
+from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_order import ReadOrder
@@ -161,6 +165,9 @@ _follow_own = ReadRecords.follow_own
 _write_at_store, _apply_writes = BackEnd._write, BackEnd._apply_writes
 _match_rows = Processor._match
 _send_tell = Processor._send_tell
+_offer, _settle = FairShares.offer, FairShares.settle
+_build_own_row, _wipe = OwnTables._build_row, MemoryStore.wipe
+_look_up = joined_reads._Tables.look_up
 
 
 def _keep_conflict(
@@ -348,6 +355,51 @@ def _send_all_at_once(self: DeviceService, app: str, messages: Sequence[Ask | As
     return [Send(self._current_gateway(), message) for message in messages]
 
 
+def _offer_in_one_queue(
+    self: FairShares, now_us: int, app: str, message: Ask | AskBatch
+) -> list[Ask | AskBatch]:
+    """Admit the messages of all apps by one share, in the order in which they came."""
+    return _offer(self, now_us, "all", message)
+
+
+def _settle_in_one_queue(self: FairShares, now_us: int, app: str, identity: str) -> list[Ask | AskBatch]:
+    """Remove an answered request from the share of all apps."""
+    return _settle(self, now_us, "all", identity)
+
+
+def _keep_in_memory(self: OwnTables, table: Table, row: Row) -> None:
+    """Commit a version in a table on the device without storing it."""
+    self._apply(RowEntry(row.lsn, table.name, row))
+
+
+def _commit_row_at_once(self: OwnTables, now_us: int, table: Table, *given: Any) -> Row:
+    """Commit each part of a batch on the device before the next one is checked."""
+    row = _build_own_row(self, now_us, table, *given)
+    self._put_row(table, row)
+    return row
+
+
+def _build_row_unconditionally(
+    self: OwnTables, now_us: int, table: Table, operation: Write, *given: Any
+) -> Row:
+    """Build the version that a write makes, whatever version it must replace."""
+    return _build_own_row(self, now_us, table, replace(operation, version=None), *given)
+
+
+def _wipe_all_but_own_tables(self: MemoryStore) -> None:
+    """Empty a store, and keep the tables on the device."""
+    kept = list(self.items("own "))
+    _wipe(self)
+    for key, value in kept:
+        self.put(key, value)
+    self.commit()
+
+
+def _look_up_on_the_device(self: Any, name: str, key: Any) -> Any:
+    """Return a record of a table on the device only."""
+    return _look_up(self, name, key) if name in iter(self._own) else None
+
+
 BUGS: Final = (
     Bug(
         "a dropped last-seen version",
@@ -526,7 +578,7 @@ BUGS: Final = (
         "an app reads what only another one may read, because both ask at once",
         ((SharedReads, "_may_see", lambda self, *given: True),),
         in_histories=False,
-        seed=13,
+        seed=14,
     ),
     Bug(
         "an app that ends the heartbeats of its device",
@@ -607,7 +659,7 @@ BUGS: Final = (
         "writes of several apps that have waited for a network leave one after another",
         ((DeviceService, "_send_all", _send_all_at_once),),
         in_histories=False,
-        seed=8,
+        seed=13,
     ),
     Bug(
         "a delay for each app",
@@ -615,6 +667,83 @@ BUGS: Final = (
         ((WriteRequests, "send_delayed", lambda self, now_us: ()),),
         in_histories=False,
         seed=10,
+    ),
+    Bug(
+        "an app without a share of the link",
+        "an app that floods fills the link before the requests of another app",
+        ((FairShares, "offer", lambda self, now_us, app, message: [message]),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a share of the link without bytes",
+        "an app that floods with large messages fills the link before the requests of another app",
+        ((fair_shares, "size_bytes", lambda message: 0),),
+        in_histories=False,
+        seed=17,
+    ),
+    Bug(
+        "a share of the link that is never freed",
+        "requests of an app wait although its earlier ones are answered",
+        ((FairShares, "settle", lambda self, *given: []),),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a share of the link for all apps",
+        "requests of an app wait behind those of another app that floods",
+        ((FairShares, "offer", _offer_in_one_queue), (FairShares, "settle", _settle_in_one_queue)),
+        in_histories=False,
+        seed=5,
+    ),
+    Bug(
+        "a table on the device that is in memory",
+        "what an app has written on its device is gone after a kill",
+        ((OwnTables, "_put_row", _keep_in_memory),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a table on the device that stays when it is wiped",
+        "what an app has written on a device is there after its wipe",
+        ((MemoryStore, "wipe", _wipe_all_but_own_tables),),
+        in_histories=False,
+        seed=75,
+    ),
+    Bug(
+        "a write on the device that nobody is told of",
+        "continuous reads of a table on the device do not show what its app writes",
+        ((OwnReads, "deliver_writes", lambda self, *given: ()),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a batch on the device whose parts are committed one by one",
+        "a table on the device has a part of a batch, as a part of it is refused",
+        ((OwnTables, "_build_row", _commit_row_at_once),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "conditional writes on the device that always succeed",
+        "a write replaces another version on the device than it names",
+        ((OwnTables, "_build_row", _build_row_unconditionally),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a lookup on the device that the cloud is asked",
+        "the cloud hears of a table on the device",
+        ((joined_reads, "restrict", lambda predicate, keeps: predicate),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a lookup that finds nothing in the cloud",
+        "records on the device are not joined with those of the cloud",
+        ((joined_reads._Tables, "look_up", _look_up_on_the_device),),
+        in_histories=False,
+        seed=3,
     ),
     Bug(
         "a budget for each app",
@@ -654,7 +783,7 @@ BUGS: Final = (
         "an application does not show what it has written itself and waits on its device",
         ((OwnWrites, "pending_in", lambda self, stored, key: None),),
         in_histories=False,
-        seed=52,
+        seed=6,
     ),
     Bug(
         "pending records that stay when the store has decided",

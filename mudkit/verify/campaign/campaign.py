@@ -19,9 +19,10 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.batches import BATCH_STEPS, Batches
+from mudkit.verify.campaign.drafts import DRAFT_STEPS, Drafts
 from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
-from mudkit.verify.campaign.neighbours import DELAYS, OUTAGE, STEPS, Neighbours
+from mudkit.verify.campaign.neighbours import DELAYS, FLOODS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
@@ -146,11 +147,15 @@ class Campaign:
             Random(f"neighbours of run {seed}"),
             Random(f"stores and outages of neighbours of run {seed}"),
             Random(f"delays of neighbours of run {seed}"),
+            Random(f"floods of run {seed}"),
         )
         self.guarded = Guarded(
             self.clients, self.users, self.work.log, Random(f"guarded table of run {seed}")
         )
         self.batches = Batches(self.clients, self.work.log, Random(f"batches of run {seed}"))
+        self.drafts = Drafts(
+            self.lab, self.clients, groups, self.work.log, Random(f"drafts of the devices of run {seed}")
+        )
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
         self._increments = Random(f"increments of {seed}")
@@ -278,6 +283,7 @@ class Campaign:
         self.neighbours.record_loss(host.name)
         self.guarded.record_loss(host.name)
         self.batches.record_loss(host.name)
+        self.drafts.record_loss(host.name, is_wiped=is_wiped)
         self.work.record_loss(host.name, is_wiped=is_wiped)
 
     def _drop_rolled_back_answers(self, host: Any) -> None:
@@ -295,6 +301,14 @@ class Campaign:
     def sent_apart(self, name: str) -> Sequence[str]:
         """Return in words which writes a device has sent in more messages than they need after a wait."""
         return self._hosts[name].sent_apart
+
+    def share_problems(self, name: str) -> Sequence[str]:
+        """Return in words which messages of a device's apps have broken the shares of its link."""
+        return self._hosts[name].share_problems
+
+    def share_counts(self, name: str) -> Counter[str]:
+        """Return how many messages of a device's apps were judged beside a flood."""
+        return self._hosts[name].share_counts
 
     def has_expired(self, name: str, at_us: int) -> bool:
         """Return whether a client's token expired by a time and was not renewed before."""
@@ -320,6 +334,8 @@ class Campaign:
             self.guarded.begin()
         if self.batches.is_used:
             self.batches.begin()
+        if self.drafts.is_used:
+            self.drafts.begin()
         if self.neighbours:
             self.neighbours.begin()
             self.counts["other apps"] += 1
@@ -334,13 +350,16 @@ class Campaign:
         self.faults.heal()
         for wait_minutes in (REST_MINUTES, 60 * SETTLE_HOURS - 2 * REST_MINUTES):
             for name in self._restarted:  # again, for reads whose handle the application had not heard of
-                self.work.find_reads(name)
+                self._find_reads(name)
             self.lab.run(minutes=wait_minutes)
         before = {name: host.requests.copy() for name, host in self._hosts.items()}
         self.lab.run(minutes=REST_MINUTES)
         self.at_rest = {name: host.requests - before[name] for name, host in self._hosts.items()}
         if self.neighbours:
             self.neighbours.end()
+        if self.drafts.is_used:
+            self.drafts.end()
+            self.counts["drafts"] += 1
         if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
@@ -471,6 +490,7 @@ class Campaign:
         many = self._ranges.choices([0, 30], [1, 1])[0] if self._by_utility else 0
         plan += [(self._ranges.randint(0, end_us), "range") for _ in range(many)]
         plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us), *self.batches.plan(end_us)]
+        plan += self.drafts.plan(end_us)
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -514,7 +534,9 @@ class Campaign:
             self.guarded.act(step)
         elif step in BATCH_STEPS:
             self.batches.act(step)
-        elif step in STEPS or step in (OUTAGE, DELAYS):
+        elif step in DRAFT_STEPS:
+            self.drafts.act(step)
+        elif step in STEPS or step in (OUTAGE, DELAYS, FLOODS):
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)
@@ -551,6 +573,7 @@ class Campaign:
         self._restarted[name] = None
         process, *_ = lab.world.hosts[name].processes
         process.forget_listeners()
+        self.drafts.forget_listener(name)
         for _ in range(draw.choice([1, 2, 5])):
             self.work.write(draw.choice(sorted(self._undelayed) or list(self.clients)))
             lab.run(seconds=draw.choice([0.0, 1.0, 30.0, 200.0]))
@@ -558,7 +581,12 @@ class Campaign:
                 lab.faults.kill(name)
                 lab.faults.restart(name)
         self.counts["application restarted"] += 1
+        self._find_reads(name)
+
+    def _find_reads(self, name: str) -> None:
+        """Register the callbacks of the continuous reads of a client whose application was started again."""
         self.work.find_reads(name)
+        self.drafts.find_reads(name)
 
     def _renew(self) -> None:
         """Renew the token of a client whose token expires."""

@@ -99,6 +99,7 @@ class Judgement:
             ),
             "writes that have waited for a network or a delay leave together": self._judge_together,
             "delayed writes leave with those of another app": self._judge_left_behind,
+            "an app that floods delays itself, not the other apps of its device": self._judge_shares,
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
             "sessions need a token, and messages grow with the operations": self._judge_trials,
@@ -119,6 +120,9 @@ class Judgement:
             "a window shows the first of the records that its reader may see": lambda: self._judge_windows(
                 rows
             ),
+            "a table on the device has at once and exactly what its app has written": self._judge_drafts,
+            "nothing of a table on the device is sent": self._judge_drafts_sent,
+            "a lookup joins tables on the device with those of the cloud": self._judge_joined,
             "tombstones are collected, and deleted records do not come back": self._judge_collected,
             "nobody replaces or deletes what a rule keeps for its owner": self._judge_replaced,
             "no read shows an older version than its client was told of": self._judge_outdated,
@@ -131,6 +135,7 @@ class Judgement:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
                 self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
+                self._judge_shares, self._judge_drafts, self._judge_drafts_sent,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -587,6 +592,12 @@ class Judgement:
             self.counts["delayed writes of two apps, judged"] += 1
             self.problems += [] if problem is None else [problem]
 
+    def _judge_shares(self) -> None:
+        """Check that no app has more than its share of the link, and none waits that has less."""
+        for name in self.campaign.clients:
+            self.problems += self.campaign.share_problems(name)
+            self.counts += self.campaign.share_counts(name)
+
     def _judge_increments(self) -> None:
         """Add a problem unless the sum has each acknowledged amount once, and others only if unanswered."""
         campaign = self.campaign
@@ -603,6 +614,18 @@ class Judgement:
     def _judge_batches(self) -> None:
         """Check that no read has a part of a batch, nor the log."""
         self.problems += self.campaign.batches.apart()
+
+    def _judge_drafts(self) -> None:
+        """Add what devices answered that is not in their drafts."""
+        self.problems += self.campaign.drafts.problems
+
+    def _judge_drafts_sent(self) -> None:
+        """Add the messages that have something of the drafts."""
+        self.problems += [f"{message} has a draft" for message in self.campaign.drafts.sent]
+
+    def _judge_joined(self) -> None:
+        """Add the joins of drafts and records of the cloud that show too much, or lack something."""
+        self.problems += self.campaign.drafts.unjoined()
 
     def _judge_pending(self) -> None:
         """Add a problem unless devices list all stored writes, each held back or after one that is."""

@@ -33,6 +33,10 @@ OUTAGE: Final = "outage of apps"
 """Step in which several apps of a device write without a network."""
 DELAYS: Final = "delays of apps"
 """Step in which several apps of a device make writes that wait for others."""
+FLOODS: Final = "floods of apps"
+"""Step in which an app sends more than its share of the link, and another one works."""
+_LARGE: Final = 12
+_PADDING: Final = "x" * 3000
 _LONG: Final = energy(per_j_s=1000.0)
 """Utility of a write that waits for an hour."""
 _SHORT: Final = energy(per_j_s=1000.0) + freshness(600.0)
@@ -63,15 +67,15 @@ class _Delayed:
 class Neighbours:
     """Bank and thief on some devices of a run; ``clients`` are those of the work.
 
-    ``draw`` is a stream; so are ``added`` and ``delays``, for what leaves the former as they are.
+    ``draw`` is a stream; so are ``added``, ``delays`` and ``floods``, for what leaves the former as they are.
     """
 
     def __init__(
         self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], hosts: Mapping[str, ObservedHost],
-        log: Mapping[int, Any], draw: Random, added: Random, delays: Random,
+        log: Mapping[int, Any], draw: Random, added: Random, delays: Random, floods: Random,
     ) -> None:  # fmt: skip
         self._lab, self._draw, self._added, self._log = lab, draw, added, log
-        self._delays = delays
+        self._delays, self._floods = delays, floods
         self._clients, self._hosts = clients, hosts
         self._delayed: list[_Delayed] = []
         self._count = 0
@@ -112,15 +116,20 @@ class Neighbours:
         outages = self._added.choice([0, 2, 0]) if self else 0
         plan += [(self._added.randint(0, end_us), OUTAGE) for _ in range(outages)]
         delays = self._delays.choice([0, 1, 3]) if self else 0
-        return plan + [(self._delays.randint(0, end_us), DELAYS) for _ in range(delays)]
+        plan += [(self._delays.randint(0, end_us), DELAYS) for _ in range(delays)]
+        floods = self._floods.choice([0, 0, 1]) if self else 0
+        return plan + [(self._floods.randint(0, end_us), FLOODS) for _ in range(floods)]
 
     def act(self, step: str) -> None:
-        """Execute a step of :data:`STEPS`, or :data:`OUTAGE` or :data:`DELAYS`, on one of the devices."""
+        """Execute a step of :data:`STEPS`, :data:`OUTAGE`, :data:`DELAYS` or :data:`FLOODS`, on a device."""
         if step == OUTAGE:
             self._write_without_network(self._added.choice(sorted(self._accounts)))
             return
         if step == DELAYS:
             self._write_with_delays(self._delays.choice(sorted(self._accounts)))
+            return
+        if step == FLOODS:
+            self._work_beside_flood(self._floods.choice(sorted(self._accounts)))
             return
         draw = self._draw
         name = draw.choice(sorted(self._accounts))
@@ -251,6 +260,21 @@ class Neighbours:
         """Send many reads at once, more than the share of an app admits."""
         for number in range(_FLOOD):
             self._thieves[name].read(BOARD, f"n > {number}")
+
+    def _work_beside_flood(self, name: str) -> None:
+        """Send more than a share of the link as one app, in number or in bytes; then work as another one."""
+        self._count += 1
+        kind, thief = self._floods.choice(["many reads", "large reads", "large writes"]), self._thieves[name]
+        if kind == "many reads":
+            self._flood(name)
+        for number in range(0 if kind == "many reads" else _LARGE):
+            if kind == "large reads":
+                thief.read(BOARD, f"v = '{_PADDING}' OR n > {number}")
+            else:
+                thief.write(BOARD, f"f{number}", {"v": _PADDING})
+        bank = self._accounts[name].client
+        bank.write(VAULT, "f", {"v": f"{name} deposit {self._count}"})
+        bank.read(VAULT, f"v = '{self._count}'", latest=True)
 
     def _peek(self, client: Client) -> None:
         """Ask for the bank's records as another app, by a read, a continuous read or a write."""

@@ -40,7 +40,9 @@ from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.tokens import Authority, Claims
+from mudkit.verify.campaign.drafts import DRAFTS
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.link_shares import LinkShares
 from mudkit.wire import as_wire
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ class _ClientObserver:
     ) -> Iterator[str]:
         """Yield the names for a call of the application."""
         name, op_id, arguments = event.name, event.op_id, event.named_arguments
+        if arguments.get("table") == DRAFTS:  # no other machine has a part in it
+            return
         ops = {request["what"]["op"] for request in requests}
         answers = [effect for effect in effects if type(effect) is Complete and effect.op_id == op_id]
         if name == "read":
@@ -557,6 +561,7 @@ class _ObservedMachine:
         self._link_up_us = -1
         self._over_link: list[Any] = []
         """Messages with writes that a service has sent since then, in the same moment."""
+        self._shares = LinkShares(host.name, host.share_problems, host.share_counts)
 
     @property
     def observed(self) -> Any:
@@ -576,6 +581,7 @@ class _ObservedMachine:
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
             self._record_apps_apart(now_us, event, _sent(observed))
             self._record_writes_sent(_sent(observed))
+            self._shares.observe(now_us, observed_event, _sent(observed))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
@@ -656,6 +662,10 @@ class ObservedHost:
         """Answers to the writes of its clients, in order; a restored device gets another one."""
         self.sent_apart: list[str] = []
         """Writes that its clients have sent in more messages than they need after a wait, in words."""
+        self.share_problems: list[str] = []
+        """Messages that waited longer or left sooner than the shares of the link admit, in words."""
+        self.share_counts: Counter[str] = Counter()
+        """Number of messages whose place on the link was judged."""
         self.messages_with_writes = 0
         """Number of messages with writes that its service has sent."""
         self.writes_sent: dict[tuple[str, str, str], int] = {}

@@ -24,8 +24,9 @@ from mudkit.wire import as_wire
 
 MAX_NOTIFIED_S: Final = 180.0
 """Time, in seconds, within which a change is notified while a rogue machine sends messages."""
-MAX_TIMES: Final = 4
-"""Transmissions of a request over a slow link, on average, at most: their timeout does not grow."""
+MAX_TIMES: Final = 8
+"""Transmissions of a request over a slow link, on average, at most, where answers may wait for two minutes
+behind what is pushed: their timeout does not grow."""
 MAX_REGISTRATIONS: Final = 5
 """Registrations of each of many continuous reads in one session at most, on average: the first, and one each
 for a restart of the back end, a processor's new life, a new address, and lost or slow messages."""

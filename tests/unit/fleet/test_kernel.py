@@ -641,9 +641,9 @@ def test_message_takes_no_step_that_its_world_does_not_need():
         stage.world.run(10 * S)
     finally:
         sys.setprofile(None)
-    steps = {"_travel", "_forward_if_let_in", "_send_over_connections", "_deliver_over_connections"}
+    steps = {"_travel", "way_us", "_forward_if_let_in", "_send_later"}
     assert not called & {*steps, "_add_to_load", "_fire_timer_by_load", "_deliver_through_hook", "follow"}
-    assert {"_send", "_forward", "_deliver", "_fire_timer"} <= called
+    assert {"send", "_forward", "_deliver", "_fire_timer"} <= called
 
 
 class TestMessagesWithinAHost:

@@ -347,7 +347,7 @@ def add_counts(pieces):
     return sums.rename_columns(devices.COUNTS.names).cast(devices.COUNTS)
 
 
-def sum_pieces(points, reads, prepare, count, schema, more, *, in_order=True):
+def sum_pieces(points, reads, prepare, count, schema, more):
     """Call a function with some points at a time, and with the reads that may have them; add its counts."""
     by_time, t_us, longest_us = (
         points.sort_by("ts"),
@@ -361,6 +361,13 @@ def sum_pieces(points, reads, prepare, count, schema, more, *, in_order=True):
         asking = np.flatnonzero((t_us >= at_us[0]) & (t_us <= at_us[-1] + longest_us))
         pieces.append(count(prepare(reads.take(pa.array(asking[::-1]))), piece).cast(schema))
     return add_counts(pieces)
+
+
+def sum_late_pieces(rows, function, reads, prepare, count, schema):
+    """Call a function that returns results and late writes, and count these as `sum_pieces` does."""
+    results = rows.map(function)
+    late = pa.concat_tables([late for _, late in results])
+    return [result for result, _ in results], sum_pieces(late, reads, prepare, count, schema, None)
 
 
 class WriteGroups:
@@ -379,9 +386,6 @@ class WriteGroups:
         return [
             function(self.rows.filter(pa.array(self.group == one))) for one in np.unique(self.group)[::-1]
         ]
-
-    def map_rows(self, function, rows):
-        return pa.concat_tables([rows.empty_table(), *self.map(function)])
 
     def collect(self, names):
         is_in = pa.compute.is_in(self.rows["device"], value_set=pa.array(CARS) if names is None else names)
@@ -417,6 +421,7 @@ def test_grouping_of_devices_changes_no_bit_of_writes(whole_writes, folds, least
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate_batches, "open_writers", open_groups)
         patch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
+        patch.setattr("mudkit.pipeline.slices.sum_late", sum_late_pieces)
         options = {"folds": folds, "completeness": least, "repeats": 1}
         grouped = evaluate_writes(None, None, QUERIES, BATCHES[: 3 if least else 5], **options)
     pd.testing.assert_frame_equal(grouped, whole_writes[folds, least], check_exact=True)
@@ -451,6 +456,7 @@ def test_turns_are_measured_in_one_pass_as_each_alone(monkeypatch):
 def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monkeypatch):
     """Compare trees and delays with those of `evaluate_writes`, and tasks with one process."""
     monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_late", sum_late_pieces)
     prices, shares = (0.01, 0.5), ["message_share", "point_share", "missed_share"]
     result = write_frontier(FIRSTS, POSITIONS, QUERIES, folds=folds, prices=prices)
     assert np.isnan(result["price"]).sum() == len(CLASSES) == len(result) - len(prices)
@@ -471,6 +477,7 @@ def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monk
 def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
     """Search delays of tasks and of one process: the same messages, stale reads and learnt delays."""
     monkeypatch.setattr("mudkit.pipeline.slices.sum_by_reads", sum_pieces)
+    monkeypatch.setattr("mudkit.pipeline.slices.sum_late", sum_late_pieces)
     results = []
     for writers in (
         LocalWriters(Writes.of(FIRSTS, POSITIONS)),

@@ -523,8 +523,6 @@ class ContinuousReads:
         A held version that is older is evicted instead if the record has left the read, or the change has
         only the read's columns; of a record that is not held, the loss is recorded then. No effect for a
         change of a former incarnation of the log.
-
-        A position of an incarnation of the log that the device has not heard of counts once it has.
         """
         local, name, key = self._local, stored.name, change.key
         incarnation = body.log_incarnation or ""
@@ -538,17 +536,15 @@ class ContinuousReads:
                 local.evict(name, key)
             elif row is None and isinstance(change, Upsert):
                 local.record_loss(name, key)
-            lsn = change.lsn if isinstance(change, Upsert) else body.lsn
-            if isinstance(lsn, int) and is_known:
-                local.record_seen(name, body.table, local.partition_of(name, key), lsn)
-            return
-        row = HeldRow(
-            key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
-            UNSET if is_known else incarnation,
-        )  # fmt: skip
-        local.hold_row(name, row)
-        if is_known:
-            local.record_seen(name, body.table, local.partition_of(name, key), change.lsn)
+        else:
+            row = HeldRow(
+                key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
+                UNSET if is_known else incarnation,
+            )  # fmt: skip
+            local.hold_told(name, row)
+        lsn = change.lsn if isinstance(change, Upsert) else body.lsn
+        if isinstance(lsn, int):
+            local.record_seen(name, body.table, local.partition_of(name, key), lsn, incarnation)
 
     def _pause(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
         """End a read at the processors until it has a callback; its position and records are kept."""

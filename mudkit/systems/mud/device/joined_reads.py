@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from mudkit.errors import MudkitError, ParameterError
+from mudkit.errors import MudkitError, ParameterError, TableProblem
 from mudkit.events import Complete, Effect
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.predicates.containment import restrict
@@ -34,7 +34,7 @@ _Records = dict[str, dict[str, Fields | None]]
 
 @dataclass
 class _Join:
-    """Read that is not answered.
+    """Read that is not answered, and the tables on the device that it concerns.
 
     ``base`` has the records that may match, and ``remote`` the keys of those that come from the cloud.
     ``looked_up`` has the records of the cloud that were read for lookups. ``waiting`` counts the reads from
@@ -43,6 +43,7 @@ class _Join:
 
     op_id: int
     read: Read
+    own: Sequence[str]
     base: Sequence[Version | Row] = ()
     remote: frozenset[str] = frozenset()
     looked_up: _Records = field(default_factory=dict)
@@ -87,11 +88,12 @@ class JoinedReads:
     def read(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer a read, at once or after reading from the cloud what it needs."""
         check_options(read)
+        own = [name for name in (read.table, *tables_of(read.predicate)) if name in self._own]
         if read.table in self._own:
             self._own.check_read(read)
             keys = keys_of(read.predicate)
             base = self._own.select(read.table, None, read.reader, self._access.auth, keys=keys)
-            return self._advance(now_us, _Join(op_id, read, base))
+            return self._advance(now_us, _Join(op_id, read, own, base))
         if read.type == "committed_wio":
             raise ParameterError(
                 "A read in the order of writes cannot look up records on the device.",
@@ -101,7 +103,7 @@ class JoinedReads:
             )
         predicate = None if read.predicate is None else restrict(read.predicate, _looks_nothing_up)
         query = Query(read.table, predicate, read.type, dict(read.reader), read.utility)
-        return self._read_from_cloud(now_us, _Join(op_id, read), query, None)
+        return self._read_from_cloud(now_us, _Join(op_id, read, own), query, None)
 
     def _read_from_cloud(
         self, now_us: int, join: _Join, query: Query, keys: frozenset[str] | None
@@ -143,6 +145,9 @@ class JoinedReads:
     def _advance(self, now_us: int, join: _Join) -> Sequence[Effect]:
         """Evaluate a join with what was read; read what it looks up and lacks, or complete it."""
         read, predicate, auth = join.read, join.read.predicate, self._access.auth
+        for name in join.own:
+            if name not in self._own:
+                return (Complete(join.op_id, error=_dropped_error(name)),)
         table = self._own.table(read.table) or self._local.tables.get(read.table)
         tables = _Tables(self._own.joined(read.reader, auth), join.looked_up)
         matching: list[Version | Row] = []
@@ -187,6 +192,17 @@ class JoinedReads:
         return self._reads.complete_joined(
             now_us, join.op_id, read, versions, join.remote, is_complete=join.is_complete
         )
+
+
+def _dropped_error(name: str) -> TableProblem:
+    """Build the error for a read of a table on the device that was dropped before the answer."""
+    return TableProblem(
+        "The table on the device was dropped while it was read.",
+        where=f"table {name!r}",
+        found="no table of this name on the device",
+        expected="the table of the call",
+        remedy="create it again, and read again",
+    )
 
 
 def _looks_nothing_up(part: Node) -> bool:

@@ -106,11 +106,15 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
 Version: TypeAlias = HeldRow | PendingWrite
 
 
-class _Seen(Struct, frozen=True):
-    """Log position seen of each partition of the table with this number."""
+class _Seen(Struct, frozen=True, omit_defaults=True):
+    """Log position seen of each partition of the table with this number.
+
+    ``later`` has those seen in incarnations of the log that the device has not heard of, by incarnation.
+    """
 
     table: int
     partitions: dict[str, int]
+    later: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 _NOTHING_SEEN: Final = _Seen(0, {})
@@ -138,6 +142,8 @@ class Local:
         self.former_log_incarnations: set[str] = set()
         """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
+        self._seen_before = set(self._seen)
+        """Tables of which an earlier start has seen records, and may have evicted some."""
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Cached hashes of committed records."""
@@ -180,6 +186,24 @@ class Local:
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
         self.evict_oldest(self.max_rows, None)
+
+    def hold_told(self, name: str, row: HeldRow) -> None:
+        """Store a version of which an outcome or a change has told; without effect for a lost one.
+
+        It is lost if none is held, and a newer one may have been evicted: the log was seen further, and
+        records of the partition were lost since, or may have been in an earlier start.
+        """
+        partition = self.partition_of(name, row.key)
+        is_newest = (
+            (name, row.key) in self._rows
+            or row.log_incarnation is not UNSET
+            or row.lsn >= self.seen_lsns(name).get(str(partition), 0)
+            or not (self.losses[name][partition] or name in self._seen_before)
+        )
+        if is_newest:
+            self.hold_row(name, row)
+        else:
+            self.record_loss(name, row.key)
 
     def evict(self, name: str, key: str) -> None:
         """Remove a committed record from the device, and count the loss for the cache."""
@@ -425,22 +449,25 @@ class Local:
                 self.change_write(write, table=None)
         for record_id in lost:
             self.evict(*record_id)
-        seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
+        seen_to = [max((seen.table, *seen.partitions.values())) for seen in self._seen.values()]
         last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
-            if seen.table > shared_lsn:
+            later = seen.later.get(log_incarnation, {})
+            if seen.table > shared_lsn and not later:
                 del self._seen[name]
                 self._store.delete(f"seen {name}")
             else:
-                partitions = {number: min(lsn, shared_lsn) for number, lsn in seen.partitions.items()}
+                shared = seen.partitions if seen.table <= shared_lsn else {}
+                partitions = {number: min(lsn, shared_lsn) for number, lsn in shared.items()}
+                for number, lsn in later.items():
+                    partitions[number] = max(lsn, partitions.get(number, 0))
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
-        for (name, key), row in pushed.items():
+        for (name, _), row in pushed.items():
             self.hold_row(name, row)
-            self.record_seen(name, row.table, self.partition_of(name, key), row.lsn)
         if last <= shared_lsn:
             return ""
         return f"{last - shared_lsn:,}" if shared_lsn else "all"
@@ -454,16 +481,29 @@ class Local:
         """Return the log position seen of each partition of a table."""
         return self._seen_of(name).partitions
 
-    def record_seen(self, name: str, table: int, partition: int, lsn: int) -> None:
+    def record_seen(
+        self, name: str, table: int, partition: int, lsn: int, log_incarnation: str | None = None
+    ) -> None:
         """Store up to which log position a partition of the table with this number has been seen.
 
-        No effect for an earlier position, or a former table of the name.
+        No effect for an earlier position, or a former table of the name, or incarnation of the log. One of an
+        incarnation that the device has not heard of counts once it has; None: that which it knows.
         """
+        if log_incarnation in self.former_log_incarnations:
+            return
         number, known = self.table_number_of(name) or table, self._seen_of(name)
-        seen = known.partitions if known.table == table else {}
+        if known.table != table:
+            known = _Seen(table, {})
+        is_later = log_incarnation is not None and log_incarnation != self.log_incarnation
+        seen = known.later.get(log_incarnation or "", {}) if is_later else known.partitions
         if number <= table and seen.get(str(partition), 0) < lsn:
-            self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
-            self._store.put(f"seen {name}", kept)
+            seen = {**seen, str(partition): lsn}
+            if is_later:
+                known = replace(known, later={**known.later, log_incarnation or "": seen})
+            else:
+                known = replace(known, partitions=seen)
+            self._seen[name] = known
+            self._store.put(f"seen {name}", known)
 
     def holdings(
         self, name: str, reader: Fields, auth: Mapping[str, str], now_us: int

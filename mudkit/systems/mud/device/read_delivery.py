@@ -37,13 +37,15 @@ class ReadDelivery:
         stored, records = read.stored, read.records
         if not isinstance(records, ReadRecords):
             return self._notices.notify(read, records.apply(changes, is_same_log=is_same_log))
+        is_former = log_incarnation in self._local.former_log_incarnations
         effects: list[Effect] = []
         for change in changes:
             data = stored.columns_of(change.data) if isinstance(change, Upsert) else {}
             pending = self._own_writes.pending_in(stored, change.key)
-            effects += self._notices.notify(
-                read, records.receive(change, data, pending, log_incarnation=log_incarnation)
+            shown = records.receive(
+                change, data, pending, log_incarnation=log_incarnation, is_former=is_former
             )
+            effects += self._notices.notify(read, shown)
         return effects
 
     def deliver_aggregates(self, read: StartedRead) -> Sequence[Effect]:

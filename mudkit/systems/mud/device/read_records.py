@@ -87,20 +87,31 @@ class ReadRecords:
         }
 
     def receive(
-        self, change: Upsert | LeftRead, data: Fields, pending: OwnRecord | None, *, log_incarnation: str
+        self,
+        change: Upsert | LeftRead,
+        data: Fields,
+        pending: OwnRecord | None,
+        *,
+        log_incarnation: str,
+        is_former: bool = False,
     ) -> list[Change]:
         """Store a change that a processor has sent; return that of which the application is notified.
 
         ``data`` are the columns that are delivered, ``pending`` what own writes make of the record now. The
-        version is of an incarnation of the log.
+        version is of an incarnation of the log; ``is_former``: the device knows of a later one, so that what
+        the store has made of own writes there is newer.
         """
         key, before = change.key, self._shown(change.key)
         untold, last_version = self._untold.get(key), self.delivered.get(key)
         # A hidden version is told at a registration, whose end says what is untold.
-        if untold is not None and (
-            untold.log_incarnation != log_incarnation or (change.ver or 0) >= (untold.ver or 0)
-        ):
-            self._put_own(self._untold, self._untold_prefix, key, None)
+        is_own_newer = False
+        if untold is not None:
+            is_same = untold.log_incarnation == log_incarnation
+            is_own_newer = (change.ver or 0) < (untold.ver or 0) if is_same else is_former
+        if not is_own_newer:
+            is_left = isinstance(change, LeftRead) and change.ver is not None and pending is not None
+            left = OwnRecord(None, change.ver, log_incarnation=log_incarnation) if is_left else None
+            self._put_own(self._untold, self._untold_prefix, key, left)
         version = (last_version or 0) if change.ver is None else change.ver  # None: the version is hidden
         if isinstance(change, Upsert):
             self._sent[key], self.delivered[key] = SentRecord(version, data), version
@@ -108,9 +119,6 @@ class ReadRecords:
         elif last_version is not None:
             del self._sent[key], self.delivered[key]
             self._store.delete(f"{self._sent_prefix}{key}")
-        if isinstance(change, LeftRead) and change.ver is not None and pending is not None:
-            left = OwnRecord(None, change.ver, log_incarnation=log_incarnation)
-            self._put_own(self._untold, self._untold_prefix, key, left)
         self._put_pending(key, pending, before)
         return self._compare(key, before, version)
 

@@ -210,16 +210,8 @@ class WriteOutcomes:
         return *warned, *self.fail(now_us, write, _error_of_write(conflict, write), row)
 
     def _store_version(self, name: str, row: HeldRow, answer: WriteResult) -> None:
-        """Store the version of an outcome, and up to where the outcome has shown the partition.
-
-        The version is not stored, but lost, if none is held and the log was seen further: a newer one may
-        have been evicted.
-        """
-        seen = self._local.seen_lsns(name).get(str(answer.partition), 0)
-        if self._local.held_row(name, row.key) is not None or answer.lsn is UNSET or answer.lsn >= seen:
-            self._local.hold_row(name, row)
-        else:
-            self._local.record_loss(name, row.key)
+        """Store the version of an outcome, and up to where the outcome has shown the partition."""
+        self._local.hold_told(name, row)
         self._record_seen(name, answer)
 
     def _record_seen(self, name: str, answer: WriteResult) -> None:

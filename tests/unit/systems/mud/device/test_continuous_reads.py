@@ -556,6 +556,18 @@ def test_later_reads_do_not_go_back_behind_the_change_by_which_a_record_left(rea
     assert reads.local.held_row("t", "a") is None
 
 
+def test_position_of_a_log_that_the_device_has_not_heard_of_counts_once_it_has(reads):
+    """Also that of the change by which a record left, of which nothing is held (Mobius 4.1)."""
+    reads.begin()
+    reads.notify_change("a", 3, 8, op="remove", start="second")
+    assert reads.local.seen_lsns("t") == {}
+    restarted = Local(reads.ports, 10)  # the position is durable
+    restarted.go_back("second", 5)
+    assert restarted.seen_lsns("t") == {"0": 8}
+    restarted.go_back("third", 7)
+    assert restarted.seen_lsns("t") == {"0": 7}
+
+
 def test_processor_that_had_a_read_before_keeps_no_own_version_shown(reads):
     """It tells of nothing more; the version of the own write is not the store's last one."""
     reads.begin({"p0": 1, "p1": 1, "old": 1}, sync=0)

@@ -173,6 +173,26 @@ def test_joins_without_a_network_say_what_may_be_missing(place, joined):
     assert (result.records, result.is_complete) == ({}, False)
 
 
+@pytest.mark.parametrize(
+    ("table", "condition", "dropped"),
+    [
+        ("news", "lookup('topics', topic, 'muted') = FALSE", "topics"),
+        ("drafts", "lookup('news', key, 'topic') = 'arts'", "drafts"),
+    ],
+)
+def test_read_of_a_table_that_is_dropped_meanwhile_fails_on_the_device(
+    place, joined, table, condition, dropped
+):
+    """The cloud hears of no table on the device, and an answer is not of a table that is gone."""
+    read = joined.read(table, condition, latest=True)
+    joined.drop(dropped).result(1)
+    with pytest.raises(TableProblem, match="dropped") as caught:
+        read.result()
+    assert dropped in caught.value.where
+    place.lab.run(minutes=1)
+    assert not place.lab.frame("messages")["content"].astype(str).str.contains(dropped).any()
+
+
 def test_errors_of_joins_reach_the_caller(joined):
     with pytest.raises(TableProblem, match="nowhere"):
         joined.read("drafts", "lookup('nowhere', key, 'x') = 1").result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from mud_machines import ports
 
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
@@ -40,3 +41,16 @@ def test_own_version_is_not_shown_after_a_later_one_has_left():
     assert records.follow_own("h", None, OwnRecord({"n": 2}, 5, lsn=7, log_incarnation="first")) == [
         Change("upsert", "h", {"n": 2}, 5, is_new=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "is_former", "shown"),
+    [("first", True, (10, {"n": 1})), ("second", False, (10, {"n": 1})), ("third", False, (9, {"n": 2}))],
+)
+def test_own_version_is_shown_until_a_later_log_or_version_is_told(incarnation, is_former, shown):
+    """A processor that has not heard that the back end was restored tells of the log before (Mobius 4.1)."""
+    records = ReadRecords(ports("ann").store, 1)
+    records.follow_own("h", None, OwnRecord({"n": 1}, 10, lsn=36, log_incarnation="second"))
+    change = Upsert(key="h", ver=9, data={"n": 2}, predicate=None, ts_us=0, lsn=35)
+    records.receive(change, {"n": 2}, None, log_incarnation=incarnation, is_former=is_former)
+    assert records.shown()["h"] == shown
