@@ -27,7 +27,8 @@ from mudkit.exercises.judging import (
 )
 from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
-from mudkit.systems.mud.messages import PORT, Ask, WriteOutcome, WriteRequest
+from mudkit.systems.mud.messages.parts import PORT
+from mudkit.systems.mud.messages.requests import Ask, WriteOutcome, WriteRequest
 
 _DEVICES: Final = ("phone", "tablet")
 _LANES: Final = ("phone", "mud-gateway-1", "tablet")

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
-from mudkit.checks import check_arguments, one_of, whole_number
+from mudkit.checks import check_arguments, one_of, unusable, whole_number
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
@@ -140,7 +140,7 @@ def sweep(
     Raises
     ------
     ParameterError
-        There is no value, or no seed.
+        There is no value, or no seed; ``play`` is no function, or returns no measures of systems.
 
     Examples
     --------
@@ -151,13 +151,14 @@ def sweep(
     """
     import pandas as pd
 
+    _check_play(play)
     plan = [(value, seed) for value in values for seed in seeds]
     if not plan:
         raise ParameterError("There is nothing to run.", where="values, seeds", expected="one of each")
     rows = []
     with bar(len(plan), "runs", "") as done:
         for number, (value, seed) in enumerate(plan):
-            for system, measures in play(value, seed).items():
+            for system, measures in _check_measures(play(value, seed)).items():
                 rows.append({name: value, "system": system, "seed": seed, **measures})
             done(number + 1)
     return pd.DataFrame(rows)
@@ -185,7 +186,7 @@ def compare(
     Raises
     ------
     ParameterError
-        A seed is missing or given twice, or no system is played.
+        A seed is missing or given twice, ``play`` or ``map`` is no function, or no system is played.
 
     Examples
     --------
@@ -196,21 +197,40 @@ def compare(
     """
     import pandas as pd
 
+    _check_play(play)
     numbers = _check_seeds(seeds)
     played = _spread(play, numbers, map)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"system": system, "seed": seed, **measures}
         for seed, systems in zip(numbers, played, strict=True)
-        for system, measures in systems.items()
+        for system, measures in _check_measures(systems).items()
     ]
     if not rows:
         raise ParameterError(
-            "There is no system to compare.",
-            where="play",
-            found="no measures",
-            expected="the measures of each system, by its name",
+            "There is no system to compare.", where="play", found="no measures", expected=_MEASURES_IN_WORDS
         )
     return Comparison(pd.DataFrame(rows), rows[0]["system"])
+
+
+_MEASURES_IN_WORDS: Final = "the measures of each system, by its name, such as {'relay': {'radio_j': 12.0}}"
+
+
+def _check_play(play: Any) -> None:
+    """Raise ParameterError unless a scenario can be called."""
+    if not callable(play):
+        raise unusable("play", play, f"a function that returns {_MEASURES_IN_WORDS}")
+
+
+def _check_measures(systems: Any) -> Mapping[str, Mapping[str, float]]:
+    """Return what a function has played; raise ParameterError unless it is the measures of each system."""
+    if not isinstance(systems, Mapping) or not all(isinstance(one, Mapping) for one in systems.values()):
+        raise ParameterError(
+            "What was played has no measures of systems.",
+            where="play",
+            found=brief(systems),
+            expected=_MEASURES_IN_WORDS,
+        )
+    return systems
 
 
 def _check_systems(systems: Any) -> None:
@@ -245,7 +265,15 @@ def _each_once(name: str, given: Any, example: str, kind: type = object) -> list
 
 
 def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., Iterable[Any]]) -> list[Any]:  # noqa: A002
-    """Call a function on each item by ``map``, and show the progress; return the results as a list."""
+    """Call a function on each item by ``map``, and show the progress; return the results as a list.
+
+    Raises
+    ------
+    ParameterError
+        The ``map`` cannot be called.
+    """
+    if not callable(map):
+        raise unusable("map", map, "a function like map, which takes a function and its arguments")
     rows = []
     with bar(len(work), "runs", "runs") as done:
         for row in map(function, work):

@@ -40,7 +40,7 @@ from mudkit.trace.profile import (
     squares,
     unwrapped_values,
 )
-from mudkit.trace.summaries import Ranks, Rows, Summary, summarise
+from mudkit.trace.summaries import Distributed, Ranks, Rows, Summary, summarise
 from mudkit.units import EARTH_RADIUS_KM
 
 MAX_CELLS: Final = 16_000
@@ -86,12 +86,14 @@ def density_map(
 
     Raises
     ------
+    ParameterError
+        The positions are no such table, or lack a column.
     TraceContentError
         There is no position, a place is not on the sphere, or the background has no line or polygon here.
     InputMissing, TraceFormatError
         The background cannot be read.
     """
-    rows = with_place(positions, "positions") if isinstance(positions, pa.Table) else positions
+    rows = positions if isinstance(positions, Distributed) else with_place(positions, "positions")
     lat_values, degrees = place_values("lat"), {"degrees": degrees_of_longitude}
     summaries = {"lat": lat_values.ranges, "lon": place_values("lon").ranges} | degrees
     results = summarise(rows, summaries)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.learning.density import WrittenPlaces
-from mudkit.learning.pairs import Pairs, other_reads
+from mudkit.learning.pairs import Pairs, check_tables, other_reads
 from mudkit.learning.writes import NUMBERED, ReadRequests, Writes
 from mudkit.trace.schema import POSITIONS, device_ids
 from mudkit.units import US_PER_S
@@ -208,7 +208,13 @@ def open_devices(labels: Any, reads: Any, positions: Any = None) -> Iterator[Dev
         The result of ``pipeline.label_reads``, and the reads that were labelled.
     positions : pyarrow.Table or DataFrame, optional
         What was written, for features of density.
+
+    Raises
+    ------
+    ParameterError
+        They are no such tables.
     """
+    check_tables(labels=labels, reads=reads, **({} if positions is None else {"positions": positions}))
     if isinstance(labels, pa.Table) or isinstance(reads, pa.Table):
         yield LocalDevices(Pairs.of(labels, reads, positions))
         return
@@ -346,7 +352,13 @@ def open_writers(first_reads: Any, positions: Any) -> Iterator[Writers]:
     ----------
     first_reads, positions : pyarrow.Table or DataFrame
         The result of ``pipeline.label_writes``, and the positions that were labelled.
+
+    Raises
+    ------
+    ParameterError
+        They are no such tables.
     """
+    check_tables(first_reads=first_reads, positions=positions)
     if isinstance(first_reads, pa.Table) or isinstance(positions, pa.Table):
         yield LocalWriters(Writes.of(first_reads, positions))
         return

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.checks import check_arguments
-from mudkit.learning.pairs import arrow
+from mudkit.learning.pairs import arrow, check_tables
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
@@ -43,6 +43,7 @@ def cache_completeness(
     ndarray of float64, shape (reads,)
         The share that the device holds of each answer's points of other devices; 1 where they wrote none.
     """
+    check_tables(positions=positions, reads=reads)
     positions = arrow(positions)
     reads = arrow(reads).sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
     t_us = epoch_us(positions["ts"])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import TraceContentError
+from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.density import WrittenPlaces
 from mudkit.trace.schema import device_ids, epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
@@ -177,6 +177,19 @@ def other_reads(labels: int, reads: int) -> TraceContentError:
         expected="labels that label_reads made of these reads",
         remedy="label the reads again",
     )
+
+
+def check_tables(**tables: Any) -> None:
+    """Raise ParameterError unless tables, by the names of parameters, are of Arrow or of Spark."""
+    for name, table in tables.items():
+        if not isinstance(table, pa.Table) and not hasattr(table, "toArrow"):
+            raise ParameterError(
+                "Policies are learnt from Arrow tables, or from DataFrames of Spark.",
+                where=name,
+                found=f"{type(table).__module__}.{type(table).__name__}",
+                expected="a pyarrow.Table or a pyspark.sql.DataFrame",
+                remedy="pa.Table.from_pandas(frame) converts a pandas DataFrame",
+            )
 
 
 def arrow(table: Any) -> pa.Table:

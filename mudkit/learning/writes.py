@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.pairs import arrow
+from mudkit.learning.pairs import arrow, check_tables
 from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import READS, epoch_us, read_ids
 from mudkit.units import US_PER_S, box_bounds, in_box
@@ -173,7 +173,8 @@ class ReadRequests:
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
-        """Put reads in order; TraceContentError without any."""
+        """Put reads in order; TraceContentError without any, ParameterError for another kind of table."""
+        check_tables(reads=reads)
         table = arrow(reads)
         if "read_id" not in table.column_names:
             table = table.append_column("read_id", pa.array(read_ids(table)))

@@ -16,7 +16,7 @@ from mudkit.delivery import stream, submission
 from mudkit.events import Reason
 from mudkit.systems.contrail import messages as contrail
 from mudkit.systems.lasthop import messages as lasthop
-from mudkit.systems.mud import messages as mud
+from mudkit.systems.mud.messages import notifications, requests
 from mudkit.systems.radiator import messages as radiator
 from mudkit.systems.store_and_forward import messages as store_and_forward
 from mudkit.systems.sublim import messages as sublim
@@ -47,42 +47,43 @@ def reason_of(system: str, message: object) -> _Sorted:
 def _sort_mud(message: object) -> _Sorted:
     """Return the reason of a message of MUD, and the identities of what it carries."""
     match message:
-        case mud.Ask(id=request_id, what=what):
+        case requests.Ask(id=request_id, what=what):
             return _reason_of_requests([what]), [request_id]
-        case mud.AskBatch(asks=asks):
+        case requests.AskBatch(asks=asks):
             return _reason_of_requests([ask.what for ask in asks]), [ask.id for ask in asks]
-        case mud.AppsBatch(parts=parts):
+        case requests.AppsBatch(parts=parts):
             sorted_parts = [_sort_mud(part) for part in parts]
             is_payload = any(reason == "payload" for reason, _ in sorted_parts)
             identities = [identity for _, some in sorted_parts for identity in some]
             return "payload" if is_payload else "administration", identities
-        case mud.PlacedPart(id=request_id, place=place):
+        case requests.Part(id=request_id, place=place):
             return "payload", [(request_id, place)]
         case stream.StreamItem(stream=name, seq=seq, body=body):
             return _reason_of_notification(body), [(name, seq)]
-        case mud.Hello(is_new=False):
+        case notifications.Hello(is_new=False):
             return _HEARTBEAT
-        case mud.Administered(id=request_id):
+        case requests.Administered(id=request_id):
             return "administration", [request_id]
         case (
-            mud.WriteOutcome() | mud.PartsComplete() | mud.PlacedContinuousReadAck() | mud.RequestRefused()
-            | mud.LogRestarted() | mud.Welcome() | stream.StreamAck()
+            requests.WriteOutcome() | requests.PartsComplete() | requests.ContinuousReadAck()
+            | requests.RequestRefused() | requests.LogRestarted() | notifications.Welcome()
+            | stream.StreamAck()
         ):  # fmt: skip
             return _ACKNOWLEDGEMENT
     return _ADMINISTRATION
 
 
-def _reason_of_requests(requests: Sequence[mud.Request]) -> Reason:
+def _reason_of_requests(whats: Sequence[requests.Request]) -> Reason:
     """Return the reason of requests of MUD: payload if one of them reads or writes."""
-    is_payload = any(isinstance(what, mud.ReadRequest | mud.WriteRequest) for what in requests)
+    is_payload = any(isinstance(what, requests.ReadRequest | requests.WriteRequest) for what in whats)
     return "payload" if is_payload else "administration"
 
 
-def _reason_of_notification(body: mud.Notification) -> Reason:
+def _reason_of_notification(body: notifications.Notification) -> Reason:
     """Return the reason of a notification of MUD."""
-    if isinstance(body, mud.Policy):
+    if isinstance(body, notifications.Policy):
         return "policy"
-    has_data = isinstance(body, mud.Tell) and (body.change is not UNSET or body.state is not UNSET)
+    has_data = isinstance(body, notifications.Tell) and (body.change is not UNSET or body.state is not UNSET)
     return "payload" if has_data else "administration"
 
 

@@ -7,7 +7,7 @@ incidents, and has no other effect.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_origin
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -46,16 +46,23 @@ class Accepts(Generic[_T]):
         self._any: Any = Union[kinds] if kinds else None  # noqa: UP007 - types known at run time only
         classes: list[type[msgspec.Struct]] = [get_origin(kind) or kind for kind in kinds]
         self._classes = frozenset(classes)
+        self._contents = {get_origin(kind): _content_of(kind) for kind in kinds if get_args(kind)}
+        """Field of each generic struct that has its content, and the classes of this."""
         self._tag_field = classes[0].__struct_config__.tag_field if len(classes) == 1 else None
         """Tag field of a single struct, which msgspec would also decode without its tag."""
 
     def decode(self, message: Any) -> _T | None:
         """Return the message as a struct, or None if the role does not accept it.
 
-        A struct comes from a machine of the same lab and is returned unchanged. Foreign bytes are JSON;
-        foreign mappings hold JSON values and bytes. Deep nesting is not accepted.
+        A struct comes from a machine of the same lab and is returned unchanged; a generic one only with a
+        content that the role accepts. Foreign bytes are JSON; foreign mappings hold JSON values and bytes.
+        Deep nesting is not accepted.
         """
-        if type(message) in self._classes:
+        kind = type(message)
+        if kind in self._classes:
+            if kind in self._contents:
+                name, classes = self._contents[kind]
+                return message if type(getattr(message, name)) in classes else None
             return message  # type: ignore[no-any-return]
         if self._any is None or isinstance(message, msgspec.Struct):
             return None
@@ -70,6 +77,14 @@ class Accepts(Generic[_T]):
         except (ValueError, TypeError, RecursionError):  # msgspec's errors are ValueErrors
             return None
         return decoded if self._tag_field is None or self._tag_field in message else None
+
+
+def _content_of(kind: Any) -> tuple[str, frozenset[Any]]:
+    """Return the field of a generic struct whose type is the parameter, and the classes that it may have."""
+    hints = get_type_hints(get_origin(kind))
+    name = next(name for name, hint in hints.items() if isinstance(hint, TypeVar))
+    (content,) = get_args(kind)
+    return name, frozenset(get_args(content) or (content,))
 
 
 def _custom(kind: type, value: Any) -> Any:

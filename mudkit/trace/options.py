@@ -105,7 +105,9 @@ class Options:
     def __post_init__(self) -> None:
         time_zone("tz", self.tz)
         box_km, window_s = self.box_km, self.window_s
-        given = list((self.columns or {}).values())
+        columns = self.columns or {}
+        is_mapping = isinstance(columns, Mapping)
+        given = list(columns.values()) if is_mapping else []
         are_names = all(isinstance(name, str) for name in given)
         are_places = bool(given) and all(is_place(place_name(place)) for place in given)
         allowed: list[tuple[str, bool, str]] = [
@@ -116,7 +118,7 @@ class Options:
             ("device", self.device is None or self.device.strip() != "", "the name of a device"),
             (
                 "columns",
-                are_names if self.header else are_places,
+                is_mapping and (are_names if self.header else are_places),
                 "names of columns; with header=False, places from 1, as {'device': 1, 'ts': 2, …}",
             ),
         ]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mudkit.systems.mud.device import registrations
+from mudkit.systems.mud.servers import processor
 from mudkit.systems.mud.servers.backend import BackEnd
-from mudkit.systems.mud.servers.processor import Processor
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
 from mudkit.verify.campaign.faults import COLUMNS, TRIALS
@@ -60,10 +60,10 @@ def test_digests_in_place_of_delivered_keys_violate_no_guarantee(scaled):
 
 @pytest.mark.usefixtures("digests_of_all_keys")
 def test_campaign_finds_digests_that_are_not_compared(monkeypatch):
-    def ignore(self, table, message, sent):
-        return set(message.delivered), []
+    def ignore(copy, name, table, routed, registration, sent):
+        return set(registration.delivered), []
 
-    monkeypatch.setattr(Processor, "_recall_delivered", ignore)
+    monkeypatch.setattr(processor, "recall_delivered", ignore)
     assert "notified" in str(play(DIGEST_SEED).broken)
 
 

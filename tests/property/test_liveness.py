@@ -22,7 +22,7 @@ from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import messages as lasthop_messages
 from mudkit.systems.lasthop.subscription import PlaceSubscription
-from mudkit.systems.mud import messages as mud_messages
+from mudkit.systems.mud import operations as mud_operations
 from mudkit.systems.mud.tables.changes import add_of
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as radiator_messages
@@ -160,36 +160,36 @@ def set_up_mud() -> Setup:
     handle, other = (bob.read("news", type="continuous").result() for _ in range(2))
     policy = mud.Artefact.create("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     setup.requests = {
-        mud_messages.Create: (ann, mud_messages.Create("new", {})),
-        mud_messages.Alter: (ann, mud_messages.Alter("news", {"add": {"city": "text"}})),
-        mud_messages.Drop: (ann, mud_messages.Drop("old")),
-        mud_messages.Write: (ann, mud_messages.Write("news", "k", {"n": 1}, "blind", None, None, {})),
-        mud_messages.Delete: (ann, mud_messages.Delete("news", "a", None, "conditional", None, None, {})),
-        mud_messages.Update: (
+        mud_operations.Create: (ann, mud_operations.Create("new", {})),
+        mud_operations.Alter: (ann, mud_operations.Alter("news", {"add": {"city": "text"}})),
+        mud_operations.Drop: (ann, mud_operations.Drop("old")),
+        mud_operations.Write: (ann, mud_operations.Write("news", "k", {"n": 1}, "blind", None, None, {})),
+        mud_operations.Delete: (ann, mud_operations.Delete("news", "a", None, "conditional", None, None, {})),
+        mud_operations.Update: (
             bob,
-            mud_messages.Update(
+            mud_operations.Update(
                 "news", "u", None, "blind", None, None, {}, changes=add_of("n", 1, create=True)
             ),
         ),
-        mud_messages.CommitBatch: (
+        mud_operations.CommitBatch: (
             ann,
-            mud_messages.CommitBatch(
+            mud_operations.CommitBatch(
                 "news",
-                [mud_messages.Write("news", key, {"n": 1}, "blind", None, None, {}) for key in "bc"],
+                [mud_operations.Write("news", key, {"n": 1}, "blind", None, None, {}) for key in "bc"],
             ),
         ),
-        mud_messages.Read: (bob, mud_messages.Read("news", None, "committed_wio", {}, None, False, None)),
-        mud_messages.Register: (bob, mud_messages.Register("news", everything, {}, 0.0, "listener")),
-        mud_messages.Listen: (bob, mud_messages.Listen(handle)),
-        mud_messages.AwaitSynced: (bob, mud_messages.AwaitSynced(handle)),
-        mud_messages.ListReads: (bob, mud_messages.ListReads()),
-        mud_messages.UpdateData: (bob, mud_messages.UpdateData(handle, {"age": 30})),
-        mud_messages.Unregister: (bob, mud_messages.Unregister(other)),
-        mud_messages.Renew: (ann, mud_messages.Renew(lab.token("ann", "news", hours=2.0))),
-        mud_messages.ListPolicies: (bob, mud_messages.ListPolicies()),
-        mud_messages.ListPending: (bob, mud_messages.ListPending()),
-        mud_messages.ListHeld: (ann, mud_messages.ListHeld("news", {})),
-        mud_messages.Ship: (cloud, mud_messages.Ship("news", policy.document, None)),
+        mud_operations.Read: (bob, mud_operations.Read("news", None, "committed_wio", {}, None, False, None)),
+        mud_operations.Register: (bob, mud_operations.Register("news", everything, {}, 0.0, "listener")),
+        mud_operations.Listen: (bob, mud_operations.Listen(handle)),
+        mud_operations.AwaitSynced: (bob, mud_operations.AwaitSynced(handle)),
+        mud_operations.ListReads: (bob, mud_operations.ListReads()),
+        mud_operations.UpdateData: (bob, mud_operations.UpdateData(handle, {"age": 30})),
+        mud_operations.Unregister: (bob, mud_operations.Unregister(other)),
+        mud_operations.Renew: (ann, mud_operations.Renew(lab.token("ann", "news", hours=2.0))),
+        mud_operations.ListPolicies: (bob, mud_operations.ListPolicies()),
+        mud_operations.ListPending: (bob, mud_operations.ListPending()),
+        mud_operations.ListHeld: (ann, mud_operations.ListHeld("news", {})),
+        mud_operations.Ship: (cloud, mud_operations.Ship("news", policy.document, None)),
     }
 
     def traffic(number: int) -> None:
@@ -274,7 +274,8 @@ SETUPS = {
 
 def list_operations(system: str) -> dict[str, type[msgspec.Struct]]:
     """Return the typed operations of a system by name."""
-    module = importlib.import_module(f"mudkit.systems.{system}.messages")
+    place = "operations" if system == "mud" else "messages"
+    module = importlib.import_module(f"mudkit.systems.{system}.{place}")
     return {
         name: kind
         for name, kind in vars(module).items()

@@ -16,7 +16,7 @@ from mud_machines import build_message, sent
 from mudkit.delivery.session import last_incarnation
 from mudkit.events import LinkUp, Ports, Received
 from mudkit.fleet.store import Killed, MemoryStore
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.servers.backend import BackEnd
 
 KINDS = ("write", "delete", "right version", "wrong version", "add")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from spark_frames import build_positions, build_reads
+from spark_frames import T0, US, build_positions, build_reads
 from typer.testing import CliRunner
 
 from mudkit import pipeline, trace
@@ -50,11 +50,17 @@ BY_DEVICE = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a trace of seven dates and a gap; some dates lack reads; reads span days or lie at midnight."""
+    """Return a trace of seven dates and a gap; some dates lack reads; reads span days or lie at midnight.
+
+    Positions lie about midnight, and where the first bucket and the first interval of a date begin.
+    """
     rng = np.random.default_rng(11)
     t = np.concatenate([rng.integers(0, 4 * DAY, 1500), rng.integers(7 * DAY, 8 * DAY, 300)])
     midnight = 55_200  # T0 is at 8:40
     t[:40] = midnight + rng.integers(-2, 3, 40) + DAY * rng.integers(0, 3, 40)
+    lengths_s = OPTIONS["cells"]["bucket_s"], OPTIONS["propagation"]["interval_s"]
+    dates_s = [T0 // US + midnight + DAY * day for day in range(3)]
+    t[40:46] = [-(-date_s // s) * s - T0 // US for date_s in dates_s for s in lengths_s]
     points = list(zip(t, rng.normal(38, 0.2, len(t)), rng.normal(-9, 0.2, len(t)), strict=True))
     read_rows = [
         (rng.choice(["a", "b", "c"]), int(t_s), rng.normal(38, 0.2), rng.normal(-9, 0.2), 20, rng.choice([60, 7200, 2e5]))

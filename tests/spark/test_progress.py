@@ -53,16 +53,26 @@ def pipe(tmp_path):
     return path
 
 
+class Release:
+    """Opening of a pipe: waiting tasks continue, and later ones do not wait."""
+
+    def __init__(self, pipe):
+        self.pipe, self.descriptors = pipe, []
+
+    def __call__(self):
+        self.descriptors.append(os.open(self.pipe, os.O_RDWR))
+
+
 @pytest.fixture
 def release(pipe):
-    """Open the pipe: waiting tasks continue, and later ones do not wait."""
-    opened = []
-
-    def release():
-        opened.append(os.open(pipe, os.O_RDWR))
-
+    """Open the pipe after a minute at the latest, else a mistake would block the test for ever."""
+    release = Release(pipe)
+    rescue = threading.Timer(60, release)
+    rescue.daemon = True
+    rescue.start()
     yield release
-    for descriptor in opened:
+    rescue.cancel()
+    for descriptor in release.descriptors:
         os.close(descriptor)
 
 
@@ -163,9 +173,6 @@ def test_interrupt_ends_the_jobs_and_leaves_the_session_usable(
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     screen = Screen(lambda: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(sys, "stderr", screen)
-    rescue = threading.Timer(60, release)  # else a job that is not cancelled would block the test
-    rescue.daemon = True
-    rescue.start()
     tracker = spark.sparkContext.statusTracker()
     try:
         waiting = spark.range(0, 8, 1, 8).mapInArrow(waits(pipe), "id long")
@@ -175,9 +182,8 @@ def test_interrupt_ends_the_jobs_and_leaves_the_session_usable(
         # The tracker receives job events through a queue that lags on a busy machine.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         assert list(tracker.getActiveJobsIds()) == []
-        assert rescue.is_alive(), "the job was not ended"
+        assert release.descriptors == [], "the job was not ended"
     finally:
-        rescue.cancel()
         signal.signal(signal.SIGINT, previous)
     assert last_line(screen.getvalue()) == ""
     assert caplog.records == []

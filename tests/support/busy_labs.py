@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from contrail_place import Place as ContrailPlace
 from contrail_place import build_item
+from mud_machines import op_of
 from mud_place import Place as MudPlace
 from odd_messages import record_received
 
@@ -77,6 +78,11 @@ class BusyLab:
         """Return a message as a dictionary."""
         return message
 
+    @classmethod
+    def kind_of(cls, message: Any) -> str:
+        """Return the kind of a message."""
+        return str(cls.unpack(message)["kind"])
+
     @staticmethod
     def pack(message: Any) -> Any:
         """Return a dictionary in its wire form."""
@@ -88,9 +94,9 @@ class BusyLab:
 
 class Mud(BusyLab):
     KINDS = frozenset({
-        "admin", "administered", "ask", "asks", "complete", "confirmed", "describe", "described", "follow", "followed",
-        "has", "hello", "log", "outcome", "part", "read", "redirect", "register", "registered", "state", "stream",
-        "unregister", "update_data", "welcome", "write",
+        "administered", "alter", "ask", "asks", "complete", "confirmed", "create", "describe", "described", "drop",
+        "follow", "followed", "has", "hello", "log", "outcome", "part", "read", "redirect", "register", "registered",
+        "state", "stream", "unregister", "update_data", "welcome", "write",
     })  # fmt: skip
     MACHINES: ClassVar = Counter(
         Gateway=2,
@@ -102,6 +108,11 @@ class Mud(BusyLab):
         ClientMachine=3,
         DeviceService=3,
     )
+
+    @classmethod
+    def kind_of(cls, message: Any) -> str:
+        """Return the kind of a message; of a request that a server passes on, its operation."""
+        return op_of(message)
 
     def build(self) -> None:
         self.place = MudPlace(replica_lag_s=0.1)

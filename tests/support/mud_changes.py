@@ -9,7 +9,9 @@ from mud_machines import ports
 
 from mudkit.delivery.stream import StreamAck, StreamItem
 from mudkit.events import LinkUp, Received, Send, size_bytes
-from mudkit.systems.mud.messages import Log, Registration, Row, RowEntry, TablesState
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.requests import RegisterRequest
+from mudkit.systems.mud.messages.servers import Log, Route, Routed, RowEntry, TablesState, Verified
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
@@ -28,13 +30,14 @@ class WatchedRecords:
         table = Table("t", "news", acl="public", number=1, lsn=1)
         rows = [("t", self.draw_row(number, number + 2)) for number in range(count)]
         self.take(Received("master", TablesState(bytes(8).hex(), self.lsn, [table], rows)))
-        registration = Registration(
-            id="i", reply="gateway", endpoint="jane/news", handle="first 1", reader={}, data_seq=1, request=1,
-            session="s", address="jane@1", name="t", table=1, partitions=[0],
-            predicate=SentPredicate("TRUE", [True]), since_lsns={}, delivered=[], sync_us=0, claims=None,
-            min_lsn=0, selection=UNSET if selection is None else selection,
+        registration = RegisterRequest(
+            name="t", handle="first 1", reader={}, data_seq=1, request=1, session="s", table=None,
+            predicate=SentPredicate("TRUE", [True]), since_lsns={}, delivered=[], sync_us=0,
+            selection=UNSET if selection is None else selection,
         )  # fmt: skip
-        self.first = self.take(Received("gateway", registration))
+        route = Route(reply="gateway", table=1, partitions=[0])
+        verified = Verified(endpoint="jane/news", address="jane@1", claims=None)
+        self.first = self.take(Received("gateway", Routed("i", registration, route, verified)))
 
     def draw_row(self, number, lsn):
         """Return a version of a record with a random number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud.messages import PORT
+from mudkit.systems.mud.messages.parts import PORT
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.wire import as_wire
 
@@ -14,7 +14,6 @@ _WRITE_FIELDS = {
     "known": 1, "table": None, "incarnation": "first",
 }  # fmt: skip
 _CONTINUOUS_FIELDS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
-_ROUTED_FIELDS = {"id": "i", "reply": "gateway", "endpoint": "jane/news", **_CONTINUOUS_FIELDS}
 _REGISTER_FIELDS = {
     "request": 1,
     "session": "s",
@@ -27,15 +26,12 @@ _REGISTER_FIELDS = {
 
 _DEFAULT_FIELDS = {
     "part": {"lsn": 7, "rows": []},
+    "outcome": {"claims": None},
+    "administered": {"claims": None},
     "registered": {"life": 1, "lsn": 7, "data_seq": 1},
     "described": {"error": None},
     "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first", "tokens": {}},
     "describe": {"claims": None},
-    "read": {"id": "i", "reply": "gateway", "name": "t", "table": 1, "partition": 0, "auth": {}, "least": 0, **_READ_FIELDS},
-    "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_WRITE_FIELDS},
-    "update_data": _ROUTED_FIELDS,
-    "unregister": _ROUTED_FIELDS,
-    "register": {"partitions": [0], "address": "jane@1", "claims": None, "least": 0, **_REGISTER_FIELDS, **_ROUTED_FIELDS},
 }  # fmt: skip
 """Default fields of each kind of message."""
 
@@ -63,14 +59,46 @@ def build_request(identity="1", client="jane/news", token=None, **what):
     return {"kind": "ask", "id": f"{client} {identity}", "client": client, "token": token, "what": what}
 
 
+_DEFAULT_ROUTES = {"read": {"table": 1, "partitions": [0]}, "register": {"table": 1, "partitions": [0]}}
+_ROUTE_FIELDS = {"reply", "partitions", "least", "latest", "start", "read_interval_ms"}
+_VERIFIED_FIELDS = {"endpoint", "address", "claims", "refused"}
+
+
+def build_routed(op, *, id="i", **fields):  # noqa: A002 - the field of the message
+    """Return a request as a gateway passes it on; other fields of it, its route and sender have defaults.
+
+    ``table`` is that of the route; only a write has another one, which its client knows.
+    """
+    route = {"reply": "gateway", **_DEFAULT_ROUTES.get(op, {})}
+    verified = {"endpoint": "jane/news", "address": "jane@1", "claims": None}
+    what = {**_DEFAULT_REQUESTS[op], "op": op}
+    for name, value in fields.items():
+        if name in _ROUTE_FIELDS or (name == "table" and op != "write"):
+            route[name] = value
+        else:
+            (verified if name in _VERIFIED_FIELDS else what)[name] = value
+    return {"kind": "routed", "id": id, "what": what, "route": route, "verified": verified}
+
+
 def build_message(kind, **message):
-    """Return a message; other fields have their defaults."""
+    """Return a message, of a request as a gateway passes it on; other fields have their defaults."""
+    if kind in _DEFAULT_REQUESTS:
+        return build_routed(kind, **message)
+    if kind == "part":
+        message.setdefault("place", message["partition"])
     return {**_DEFAULT_FIELDS.get(kind, {}), **message, "kind": kind}
+
+
+def op_of(message):
+    """Return the operation of a request that a server passes on; of another message, its kind."""
+    return message["what"]["op"] if message["kind"] == "routed" else message["kind"]
 
 
 def received(machine, source, kind, **message):
     """Return the event of a message; what only devices send comes from the service of the device."""
     is_from_device = kind in ("ask", "asks", "hello")
+    if kind == "registered":
+        message.setdefault("place", source)
     if kind == "confirmed" and isinstance(machine, NotificationServer):
         is_from_device = source not in (*machine._cloud, *machine._others)
     return Received(

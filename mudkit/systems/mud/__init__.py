@@ -21,12 +21,12 @@ policy generator     ships policies to clients
 
 Messages (:mod:`.messages`). A request goes as ``Ask`` from client over the service of its device to a
 gateway (those of several apps in an ``AppsBatch``), which asks the back end for the table (``Describe``).
-A read or write goes from there through the processor of its partition (``PartitionRead``,
-``RoutedWrite``) to a replica or the back end, a ``Registration`` to the processors, and an ``Administer``
-to the back end; the answer returns to the gateway and the client. The back end sends its log to followers
-(``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream from processor to
-notification server, and on another one to the device, whose address is known from the ``Hello`` of its
-service.
+From there the same request goes in a ``Routed``, with its route and its verified sender: a read or write
+through the processor of its partition to a replica or the back end, one about a continuous read to the
+processors, one about a table to the back end; the answer returns to the gateway and the client. The back end
+sends its log to followers (``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream
+from processor to notification server, and on another one to the device, whose address is known from the
+``Hello`` of its service.
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.mud.api import BlockingClient, Client, PubSub
+    from mudkit.systems.mud.api import Client
     from mudkit.systems.mud.continuous_read import ContinuousRead
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
     from mudkit.systems.mud.policies.artefact import Artefact, Density
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from mudkit.systems.mud.result import Change, Conflict, ReadResult
     from mudkit.systems.mud.servers.cloud import Cloud
     from mudkit.systems.mud.tables.write_rules import rule
+    from mudkit.systems.mud.wrappers import BlockingClient, PubSub
     from mudkit.systems.mud.write_batch import WriteBatch
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

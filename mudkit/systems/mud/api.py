@@ -1,27 +1,24 @@
-"""MUD tables as a notebook uses them: the client of an app on a device, and two wrappers of it."""
+"""MUD tables as a notebook uses them: the client of an app on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
-from inspect import signature
-from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from functools import partial
+from typing import Annotated, Final, Literal, TypeAlias
 
-from mudkit.checks import Range, check_arguments, number, unusable
-from mudkit.delivery.notices import FieldsWithId
+from mudkit.checks import Range, check_arguments, unusable
 from mudkit.errors import AccessDenied, ParameterError, brief
-from mudkit.events import DEFAULT_TIMEOUT_S, Host, Installed, Operation
+from mudkit.events import Host, Installed, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.displays import OnHost
-from mudkit.systems.mud.continuous_read import ContinuousRead
+from mudkit.systems.mud.continuous_read import ContinuousRead, parse_options
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.new_writes import WriteType
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.device.read_notices import listener_of
-from mudkit.systems.mud.device.read_path import selected_aggregates_error
-from mudkit.systems.mud.messages import (
-    PORT,
+from mudkit.systems.mud.messages.parts import PORT
+from mudkit.systems.mud.operations import (
     Alter,
     AwaitSynced,
     CommitBatch,
@@ -44,7 +41,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Utility
-from mudkit.systems.mud.result import Change, ReadResult
+from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.cloud import NAME, Cloud
 from mudkit.systems.mud.tables.changes import Changes, add_of, merge_of, remove_of, union_of
 from mudkit.systems.mud.tables.records import check_record
@@ -584,36 +581,15 @@ class Client(OnHost):
         if type == "continuous":
             _refuse_option("utility", utility)
             _refuse_option("offline", None if offline == "answer" else offline)
-            selection = Selection.parse(columns, order, limit)
-            if order is not None and limit is None:
-                raise ParameterError(
-                    "An order without a limit has no meaning in a continuous read: changes come one by one.",
-                    where="order",
-                    found=brief(order),
-                    expected="a limit beside it",
-                    remedy="add limit=20, or sort the records where they are shown",
-                )
-            if limit is not None:
-                if sync_timestamp not in (None, 0):
-                    raise unusable("sync_timestamp", sync_timestamp, "0 or None: a window is of all records")
-                sync_timestamp = 0
-            if aggregate is not None and sync_timestamp not in (None, 0):
-                raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
-            if sync_timestamp is not None:
-                number("sync_timestamp", sync_timestamp, -1e12, 1e12)
-            if parsed is None:
-                parsed = Predicate("TRUE")
-            if aggregate is not None and selection is not None:
-                raise selected_aggregates_error()
+            since, selection = parse_options(sync_timestamp, aggregate, columns, order, limit)
             listener = ""
             if callback is not None:
                 self._begun += 1
                 listener = f"handle of continuous read {self._begun} of this run"
                 self.installed.listen(listener, partial(self._register_callback, callback))
+            condition = Predicate("TRUE") if parsed is None else parsed
             registered = self.installed.call(
-                Register(
-                    table, parsed, reader, sync_timestamp, listener, aggregate=aggregate, selection=selection
-                )
+                Register(table, condition, reader, since, listener, aggregate=aggregate, selection=selection)
             )
             return registered.with_result(partial(ContinuousRead, client=self))
         operation = self.installed.call(
@@ -859,175 +835,3 @@ def _refuse_option(name: str, value: Utility | Sequence[str] | str | int | None)
             expected="None",
             remedy="leave it out, or read with another type",
         )
-
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _blocking_method(
-    call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
-) -> Callable[Concatenate[BlockingClient, _P], _T]:
-    """Return a method that calls a method of :class:`Client` and waits for its result."""
-
-    @wraps(call)
-    def wait(client: BlockingClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
-        """Call the method of the client, and return its result."""
-        return result(call(client.client, *arguments, **named), client.timeout_s)
-
-    wait.__doc__ = f"{result.__doc__} See :meth:`Client.{call.__name__}`."
-    vars(wait)["__signature__"] = signature(call).replace(
-        return_annotation=signature(result).return_annotation
-    )
-    return wait
-
-
-def _wait_until_done(operation: Operation, timeout_s: float) -> None:
-    """Run virtual time until the operation is completed."""
-    operation.result(timeout_s)
-
-
-def _wait_for_version(operation: Operation, timeout_s: float) -> int:
-    """Return the new version of the record."""
-    version: int = operation.result(timeout_s)
-    return version
-
-
-def _wait_for_records(operation: Operation, timeout_s: float) -> ReadResult | int:
-    """Return the records, or the handle of a continuous read."""
-    records: ReadResult | int = operation.result(timeout_s)
-    return records
-
-
-class BlockingClient:
-    """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
-
-    Parameters
-    ----------
-    client : Client
-    timeout_s : float
-        Virtual seconds until a call raises :class:`~mudkit.errors.OperationTimeout`.
-
-    Examples
-    --------
-    >>> from mudkit import Lab
-    >>> from mudkit.systems.mud import Cloud
-    >>> lab = Lab(seed=7)
-    >>> token = lab.token(user="jane", app="news")
-    >>> jane = BlockingClient(Client(lab.device("jane-phone"), Cloud(lab), app="news", token=token))
-    >>> jane.create("news")
-    >>> jane.write("news", "a17", {"topic": "arts"})
-    1
-    """
-
-    @check_arguments
-    def __init__(self, client: Client, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self.client = client
-        self.timeout_s = timeout_s
-
-    create = _blocking_method(Client.create, _wait_until_done)
-    alter = _blocking_method(Client.alter, _wait_until_done)
-    drop = _blocking_method(Client.drop, _wait_until_done)
-    write = _blocking_method(Client.write, _wait_for_version)
-    delete = _blocking_method(Client.delete, _wait_for_version)
-    update = _blocking_method(Client.update, _wait_for_version)
-    increment = _blocking_method(Client.increment, _wait_for_version)
-    union = _blocking_method(Client.union, _wait_for_version)
-    remove = _blocking_method(Client.remove, _wait_for_version)
-    read = _blocking_method(Client.read, _wait_for_records)
-    update_data = _blocking_method(Client.update_data, _wait_until_done)
-    await_synced = _blocking_method(Client.await_synced, _wait_until_done)
-    unregister = _blocking_method(Client.unregister, _wait_until_done)
-
-
-@check_arguments
-class PubSub:
-    """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
-
-    Parameters
-    ----------
-    client : Client
-    table : str
-        An existing table.
-
-    Examples
-    --------
-    >>> from mudkit import Lab
-    >>> from mudkit.systems.mud import Cloud
-    >>> lab = Lab(seed=7)
-    >>> token = lab.token(user="jane", app="chat")
-    >>> jane = Client(lab.device("jane-phone"), Cloud(lab), app="chat", token=token)
-    >>> jane.create("chat").result()
-    >>> chat = PubSub(jane, "chat")
-    >>> handle = chat.subscribe("friends", lambda message: print(message["text"])).result()
-    >>> chat.publish("friends", text="lunch?").result()
-    1
-    >>> lab.run(seconds=10)
-    lunch?
-    """
-
-    def __init__(self, client: Client, table: str) -> None:
-        self._client = client
-        self._table = table
-
-    def publish(self, topic: str, /, predicate: str | Predicate | None = None, **message: Value) -> Operation:
-        """Publish a message.
-
-        Parameters
-        ----------
-        topic : str
-        predicate : str or Predicate, optional
-            Condition over subscribers' data: who receives it.
-        **message
-            Its columns.
-        """
-        if "topic" in message:
-            raise ParameterError(
-                "A message has one topic.",
-                where="topic",
-                found=brief(message["topic"]),
-                remedy="use another name for the column",
-            )
-        return self._client.write(self._table, None, {"topic": topic, **message}, predicate=predicate)
-
-    def subscribe(
-        self,
-        topic: str,
-        callback: Callable[[Fields], None],
-        data: Fields | None = None,
-        sync_timestamp: float | None = None,
-    ) -> Operation:
-        """Call a function with each message of a topic.
-
-        Parameters
-        ----------
-        topic : str
-        callback : callable
-            Called with the message's columns; their attribute ``id`` is that of the :class:`Change`.
-        data : mapping, optional
-            The subscriber's data.
-        sync_timestamp : float, optional
-            Commit time in seconds of the lab from which earlier messages are delivered, too; None: none.
-
-        Returns
-        -------
-        Operation
-            Its result is the handle for :meth:`unsubscribe`.
-        """
-        predicate = Predicate("topic = :topic", topic=topic)
-        notify = partial(_notify_of_message, callback)
-        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
-
-    def listen(self, handle: int, callback: Callable[[Fields], None]) -> Operation:
-        """Register the callback of a subscription, in place of an earlier one; see :meth:`Client.listen`."""
-        return self._client.listen(handle, partial(_notify_of_message, callback))
-
-    def unsubscribe(self, handle: int) -> Operation:
-        """End a subscription."""
-        return self._client.unregister(handle)
-
-
-def _notify_of_message(callback: Callable[[Fields], None], change: Change | Fields) -> None:
-    """Pass the columns of a committed message to a subscriber's callback; other changes are not messages."""
-    if isinstance(change, Change) and change.record is not None and not change.is_pending:
-        callback(FieldsWithId(dict(change.record), change.id))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
-from mudkit.checks import Range, check_arguments
-from mudkit.errors import OperationLost, ReentrantRun, TableProblem
+from mudkit.checks import Range, check_arguments, number, unusable
+from mudkit.errors import OperationLost, ParameterError, ReentrantRun, TableProblem, brief
 from mudkit.events import DEFAULT_TIMEOUT_S, Operation
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.read_notices import listener_of
-from mudkit.systems.mud.messages import Listen
+from mudkit.systems.mud.device.read_path import selected_aggregates_error
+from mudkit.systems.mud.operations import Listen
 from mudkit.systems.mud.result import Change, ReadResult
+from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Fields
 
 if TYPE_CHECKING:
@@ -20,6 +22,39 @@ if TYPE_CHECKING:
 
 _DEFAULT_MINUTES: Final = DEFAULT_TIMEOUT_S / 60
 _MAX_MINUTES: Final = 1e9
+
+
+def parse_options(
+    sync_timestamp: float | None,
+    aggregate: str | None,
+    columns: Sequence[str] | None,
+    order: str | None,
+    limit: int | None,
+) -> tuple[float | None, Selection | None]:
+    """Return the time from which a continuous read delivers existing records, and its selection.
+
+    Raise ParameterError for options of :meth:`Client.read` that do not go together.
+    """
+    selection = Selection.parse(columns, order, limit)
+    if order is not None and limit is None:
+        raise ParameterError(
+            "An order without a limit has no meaning in a continuous read: changes come one by one.",
+            where="order",
+            found=brief(order),
+            expected="a limit beside it",
+            remedy="add limit=20, or sort the records where they are shown",
+        )
+    if limit is not None:
+        if sync_timestamp not in (None, 0):
+            raise unusable("sync_timestamp", sync_timestamp, "0 or None: a window is of all records")
+        sync_timestamp = 0
+    if aggregate is not None and sync_timestamp not in (None, 0):
+        raise unusable("sync_timestamp", sync_timestamp, "0 or None: aggregates are of all records")
+    if sync_timestamp is not None:
+        number("sync_timestamp", sync_timestamp, -1e12, 1e12)
+    if aggregate is not None and selection is not None:
+        raise selected_aggregates_error()
+    return sync_timestamp, selection
 
 
 @check_arguments

@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.device.new_writes import WriteType
-from mudkit.systems.mud.messages import Delete, Update, Write
+from mudkit.systems.mud.operations import Delete, Update, Write
 from mudkit.systems.mud.policies.utility import Utility
 from mudkit.systems.mud.tables.changes import Changes, add_of, merge_of, remove_of, union_of
 from mudkit.systems.mud.tables.queries import tables_of

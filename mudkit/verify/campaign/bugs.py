@@ -56,21 +56,20 @@ from mudkit.systems.mud.device.store_budget import StoreBudget
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes, _Decided
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import Notification
+from mudkit.systems.mud.messages.parts import Row, decode_error
+from mudkit.systems.mud.messages.requests import (
     Ask,
     AskBatch,
-    Notification,
-    ReaderDataUpdate,
+    Request,
     RequestRefused,
-    RoutedWrite,
-    Row,
-    RowEntry,
-    Write,
+    UpdateDataRequest,
     WriteOutcome,
     WriteRequest,
     WriteResult,
-    decode_error,
 )
+from mudkit.systems.mud.messages.servers import Routed, RowEntry
+from mudkit.systems.mud.operations import Write
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -81,6 +80,7 @@ from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
+from mudkit.tokens import Claims
 from mudkit.verify.campaign.judge import play
 
 _MAX_CHARACTERS: Final = 400
@@ -219,12 +219,14 @@ def _notify_everyone(
     return _match(self, replace(row, predicate=None), table)
 
 
-def _accept_any_data(self: Processor, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
+def _accept_any_data(
+    self: Processor, now_us: int, routed: Routed[Request], update: UpdateDataRequest
+) -> Sequence[Effect]:
     """Replace a reader's data also by older ones."""
-    reading = self._reads.get((message.endpoint, message.handle))
+    reading = self._reads.get((routed.verified.endpoint, update.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _replace_reader_data(self, now_us, message)
+    return _replace_reader_data(self, now_us, routed, update)
 
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -312,24 +314,28 @@ def _check_writes_only(*given: Any) -> None:
 
 
 def _apply_out_of_order(
-    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
-) -> RoutedWrite | None:
+    write: WriteRequest, results: Mapping[str, WriteResult], first: int
+) -> WriteRequest | None:
     """Apply a write although the one that it follows is not decided."""
     return _base_on_followed(write, results, first) or write
 
 
-def _apply_changes_again(self: BackEnd, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+def _apply_changes_again(
+    self: BackEnd, now_us: int, routed: Routed[Request], write: WriteRequest
+) -> Sequence[Effect]:
     """Apply changes at each arrival, as if each were of another write."""
     if write.changes is not UNSET:
         write = replace(write, number=write.number + (next(_COUNT) + 1 << 32))
-    return _write_at_store(self, now_us, write)
+    return _write_at_store(self, now_us, routed, write)
 
 
-def _apply_until_refused(self: BackEnd, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+def _apply_until_refused(
+    self: BackEnd, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
+) -> list[WriteResult]:
     """Apply the parts of a batch one by one, up to the first that is refused."""
     results: list[WriteResult] = []
     for place, write in enumerate(writes):
-        results += _apply_writes(self, now_us, [write])
+        results += _apply_writes(self, now_us, [write], claims)
         if results[-1].ver is UNSET and len(writes) > 1:
             return [replace(results[-1], place=place)] * len(writes)
     return results

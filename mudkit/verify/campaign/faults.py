@@ -13,7 +13,7 @@ from mudkit.fleet.link import Curve, Transfer
 from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
-from mudkit.systems.mud.messages import PORT
+from mudkit.systems.mud.messages.parts import PORT
 from mudkit.verify.campaign.work import APP
 
 AFTER_S: Final = 300.0
@@ -166,6 +166,8 @@ class FaultInjector:
         elif kind == "wiped":
             self._killed_now = device
             faults.wipe(device)
+            for process in self._world.hosts[device].processes:  # its handles are those of other reads now
+                process.forget_listeners()
             self._killed_now = None
             self._begin(kind, 0.0)
         elif kind == "address":

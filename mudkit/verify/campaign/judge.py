@@ -13,7 +13,7 @@ from mudkit.consistency import Content, History, Kind, Operation, Outcome, Statu
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud import Change, Conflict
-from mudkit.systems.mud.messages import PORT
+from mudkit.systems.mud.messages.parts import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mudkit.events import Event, LinkDown, Received, size_bytes
 from mudkit.systems.mud.device.attachment import app_at
-from mudkit.systems.mud.messages import app_of
+from mudkit.systems.mud.messages.parts import app_of
 
 MAX_MESSAGES: Final = 16
 """Unanswered messages of an app on the link."""

@@ -268,6 +268,14 @@ def _is_write(ask: Mapping[str, Any]) -> bool:
     return bool(ask["what"]["op"] == "write")
 
 
+def _kind_of(message: Mapping[str, Any]) -> str:
+    """Return the kind of a message; of a request that a server passes on, its operation."""
+    if message["kind"] != "routed":
+        return str(message["kind"])
+    op = str(message["what"]["op"])
+    return "admin" if op in ("create", "alter", "drop") else op
+
+
 class _GatewayObserver:
     """Observer of a gateway."""
 
@@ -276,13 +284,13 @@ class _GatewayObserver:
         if type(event) is not Received:
             return
         kind, sent = event.message["kind"], _sent(effects)
-        first = sent[0]["kind"] if sent else None
+        first = _kind_of(sent[0]) if sent else None
         if kind in ("ask", "asks", "asks of apps"):
             yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
         elif kind == "described":
             if first is None:
                 yield "gateway: described, nobody asks"
-            elif first == "write" and sent[0]["refused"] is not None:
+            elif first == "write" and sent[0]["verified"]["refused"] is not None:
                 yield "gateway: write with a refused token"
             else:
                 yield "gateway: table refused" if first == "refused" else f"gateway: {first} passed on"
@@ -330,8 +338,8 @@ class _ReplicaObserver:
         yield from self._follower.names(event, effects)
         if type(event) is TimerFired and event.name == "apply":
             yield "replica: applied late"
-        elif type(event) is Received and event.message["kind"] == "read":
-            kind = _sent(effects)[0]["kind"]
+        elif type(event) is Received and _kind_of(event.message) == "read":
+            kind = _kind_of(_sent(effects)[0])
             yield "replica: read, answered" if kind == "part" else "replica: read, passed on to the back end"
 
 
@@ -355,7 +363,7 @@ class _ProcessorObserver:
         if type(event) is Received:
             for body in bodies:
                 if "change" in body:
-                    when = "synced" if event.message["kind"] == "register" else "told"
+                    when = "synced" if _kind_of(event.message) == "register" else "told"
                     yield f"processor: {body['change']['op']} {when}"
                 elif "ended" in body:
                     why = "token" if "its token" in body["ended"] else "table"
@@ -364,9 +372,9 @@ class _ProcessorObserver:
     def _observe_message(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
         """Yield the names for a message to a processor."""
         message = event.message
-        kind, first = message["kind"], sent[0]["kind"] if sent else None
+        kind, first = _kind_of(message), _kind_of(sent[0]) if sent else None
         if kind == "read":
-            yield "processor: latest read" if message["latest"] else "processor: read"
+            yield "processor: latest read" if message["route"]["latest"] else "processor: read"
         elif kind == "register":
             if first is None:
                 yield "processor: register, not yet or not any more"
@@ -392,7 +400,7 @@ class _BackEndObserver:
             yield "back end: begins"
         elif type(event) is Received:
             message = event.message
-            kind = message["kind"]
+            kind = _kind_of(message)
             if kind == "write":
                 yield f"back end: {_outcome(message, sent, is_kept)}"
             elif kind == "admin" and not sent:
@@ -408,7 +416,11 @@ class _BackEndObserver:
                 if not is_kept:
                     yield "back end: admin, known already"
                 else:
-                    yield "back end: admin, refused" if "error" in sent[0] else f"back end: {message['op']}"
+                    yield (
+                        "back end: admin, refused"
+                        if "error" in sent[0]
+                        else f"back end: {message['what']['op']}"
+                    )
             elif kind == "follow":
                 yield "back end: follow"
             elif kind == "has":
@@ -423,12 +435,13 @@ def _outcome(message: Any, sent: Sequence[Any], is_kept: bool) -> str:
     if not sent or (not is_kept and sent[0].get("error", {}).get("kind") == "MudkitError"):
         return "write, late copy"
     outcome = sent[0]
-    if "error" in outcome and outcome["error"] == message["refused"]:
+    if "error" in outcome and outcome["error"] == message["verified"]["refused"]:
         return "write, token refused"
     if not is_kept:
         return "write, known already"
     if "ver" in outcome:
-        return f"{message['type']} {'delete' if message['data'] is None else 'write'} committed"
+        write = message["what"]
+        return f"{write['type']} {'delete' if write['data'] is None else 'write'} committed"
     if "conflict" in outcome:
         return "conflict, hidden or none" if outcome["conflict"] is None else "conflict"
     return "write, refused"

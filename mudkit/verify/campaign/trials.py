@@ -16,7 +16,7 @@ from typing import Any, Final
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud
-from mudkit.systems.mud.messages import server_index
+from mudkit.systems.mud.messages.parts import server_index
 from mudkit.verify.campaign.faults import READS_AT_ONCE, ROGUE, SLOW_LINK, FaultInjector
 from mudkit.verify.campaign.observers import ObservedHost
 from mudkit.verify.campaign.work import APP, MAIN, Watch, Work

@@ -11,7 +11,7 @@ from mudkit.errors import MudkitError
 from mudkit.systems.mud import Artefact, Change, Client, Cloud, energy, freshness
 from mudkit.systems.mud.api import ReadType
 from mudkit.systems.mud.device.new_writes import WriteType
-from mudkit.systems.mud.messages import Offline
+from mudkit.systems.mud.operations import Offline
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.wire import Value
@@ -429,7 +429,7 @@ class Work:
         def listen(listing: Any) -> None:
             for read in listing.result() if listing.status == "ok" else ():
                 watch = watches.get(read["handle"])
-                if watch is not None and watch.record is not None:
+                if watch is not None and watch.record is not None and watch.lost_us is None:
                     client.listen(read["handle"], watch.record)
 
         listing = client.continuous_reads()

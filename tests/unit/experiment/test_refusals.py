@@ -107,6 +107,16 @@ REFUSED = [
         ([], "at least one"), (5, "range"), ([1, 2, 1], "each once"), (["one"], "seed"),
     )),
     (partial(compare, lambda seed: {}, [1]), where("play", "each system")),
+    *((partial(compare, play, [1]), where("play", "the measures of each system, by its name")) for play in (
+        None, 3, "relay", {"relay": {}}, lambda seed: None, lambda seed: [1], lambda seed: {"relay": 3.0},
+    )),
+    *((partial(compare, lambda seed: {"relay": {"x": seed}}, [1], map=spread), where("map", "a function like map")) for spread in (
+        None, 3, "map", [1],
+    )),
+    (partial(scoreboard, [SMALL], SYSTEMS, [1], map=3), where("map", "a function like map")),
+    *((partial(sweep, play, "cost", [1], [1]), where("play", "the measures of each system, by its name")) for play in (
+        None, 3, lambda value, seed: None, lambda value, seed: {"relay": 3.0},
+    )),
     *((partial(run, task, system, seed), where(about)) for task, system, seed, about in (
         ("rush hour", StoreAndForward, 1, "task"), (Scenario(), StoreAndForward, 1, "task"), (SMALL, "StoreAndForward", 1, "system"),
         (SMALL, StoreAndForward, "one", "seed"),

@@ -181,6 +181,9 @@ PARAMETERS = [
     (lambda: figures.ReceivedCells(RECEIVED.drop(columns="reported_s")), "reported_s"),
     (lambda: draw_knowledge(value="mood"), "'mood'"),
     (lambda: draw_knowledge(panels=()), "0 panels"),
+    *((lambda positions=positions: figures.density_map(positions), "A map takes Arrow tables.") for positions in (
+        None, 3, "positions", [], {}, make_places([0.0], [0.0]).to_pandas(),
+    )),
 ]  # fmt: skip
 CONTENTS = [
     (lambda: draw_cells(table=CELLS[:0]), "no cells"),

@@ -12,11 +12,17 @@ from mudkit.learning import (
     FixedRule,
     RadioModel,
     Tree,
+    cache_completeness,
     delay_costs,
     evaluate_reads,
+    evaluate_writes,
+    read_frontier,
+    recommend,
+    write_frontier,
 )
 from mudkit.learning.costs import read_costs, write_costs
 from mudkit.learning.trees import groups_by, learn
+from mudkit.learning.writes import ReadRequests
 
 LABELS, READS = build_labelled_reads(devices=4, days=2)
 NAN = float("nan")
@@ -76,6 +82,27 @@ CONTENTS = [
     (lambda: learn_tree(np.ones(40, np.int64), np.arange(40)), "All examples have the same outcome"),
     (lambda: learn_tree(np.arange(40) % 2, np.zeros(40, np.int64)), "one device"),
 ]
+
+
+@pytest.mark.parametrize("table", [None, 3, "reads", READS.to_pandas()], ids=type)
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda table: evaluate_reads(table, READS, [Always()]), "labels"),
+        (lambda table: evaluate_reads(LABELS, table, [Always()]), "reads"),
+        (lambda table: read_frontier(LABELS, table), "reads"),
+        (lambda table: recommend(table, READS, max_stale=0.1), "labels"),
+        (lambda table: evaluate_writes(table, READS, READS, [Batch(5)]), "first_reads"),
+        (ReadRequests.of, "reads"),
+        (lambda table: write_frontier(READS, table, READS), "positions"),
+        (lambda table: cache_completeness(table, READS), "positions"),
+    ],
+)
+def test_table_that_is_neither_of_arrow_nor_of_spark_is_refused_by_name(call, where, table):
+    """A pandas DataFrame is converted by its owner, as the refusal says."""
+    with pytest.raises(ParameterError, match=r"pa\.Table\.from_pandas") as raised:
+        call(table)
+    assert raised.value.where == where
 
 
 @pytest.mark.parametrize(

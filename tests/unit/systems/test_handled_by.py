@@ -21,7 +21,8 @@ HANDLED_BY = re.compile(r"(?:Handled|read) by :(?:meth|attr):`~mudkit\.systems\.
 @cache
 def list_operations(system):
     """List the names of a system's operations: structs whose tag is that of an operation."""
-    tree = ast.parse((SYSTEMS / system / "messages.py").read_text())
+    module = "operations.py" if system == "mud" else "messages.py"
+    tree = ast.parse((SYSTEMS / system / module).read_text())
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     tagged = {
         node.name

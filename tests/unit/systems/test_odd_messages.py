@@ -52,7 +52,7 @@ def test_busy_lab_holds_no_iterator(pickled):
 
 
 def test_every_kind_of_message_is_sent(busy):
-    kinds = {busy.unpack(event.message)["kind"] for events in busy.received.values() for event in events}
+    kinds = {busy.kind_of(event.message) for events in busy.received.values() for event in events}
     assert kinds >= busy.KINDS
     assert count_machines(busy.received) == busy.MACHINES
 

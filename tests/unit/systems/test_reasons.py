@@ -20,6 +20,7 @@ from mudkit.delivery import stream
 from mudkit.errors import ParameterError
 from mudkit.events import Reason
 from mudkit.systems import contrail, lasthop, mud, reasons, store_and_forward
+from mudkit.systems.mud.messages import notifications, requests
 from mudkit.systems.store_and_forward.device import DIRECT
 
 ACCOUNT = ["system", "device", "direction"]
@@ -147,26 +148,26 @@ def build(kind: type[msgspec.Struct], **fields: object) -> msgspec.Struct:
     return kind(**required | fields)
 
 
-TELL = partial(build, mud.messages.Tell)
-CHANGED = TELL(change=build(mud.messages.LeftRead), lsn=1)
+TELL = partial(build, notifications.Tell)
+CHANGED = TELL(change=build(notifications.LeftRead), lsn=1)
 ITEM, SEALED = partial(build, contrail.messages.Data), partial(build, contrail.messages.Filter)
 READ, SUBSCRIBED = (build(kind) for kind in (lasthop.messages.HasRead, lasthop.messages.Subscribed))
 REQUESTS = [
-    *((kind, "payload") for kind in (mud.messages.ReadRequest, mud.messages.WriteRequest)),
-    *((kind, "administration") for kind in (mud.messages.CreateRequest, mud.messages.RegisterRequest)),
+    *((kind, "payload") for kind in (requests.ReadRequest, requests.WriteRequest)),
+    *((kind, "administration") for kind in (requests.CreateRequest, requests.RegisterRequest)),
 ]
 
 
 @pytest.mark.parametrize(("request_kind", "reason"), REQUESTS)
 def test_requests_of_mud_are_payload_where_one_reads_or_writes(request_kind, reason):
     """See :data:`mudkit.events.Reason`: data, and requests for them; tables and subscriptions administrate."""
-    one = build(mud.messages.Ask, id="1", what=build(request_kind))
+    one = build(requests.Ask, id="1", what=build(request_kind))
     assert reasons.reason_of("mud", one) == (reason, ["1"])
     asks = [
-        build(mud.messages.IdentifiedRequest, id=str(number), what=build(kind))
-        for number, kind in enumerate((mud.messages.DropRequest, request_kind))
+        build(requests.IdentifiedRequest, id=str(number), what=build(kind))
+        for number, kind in enumerate((requests.DropRequest, request_kind))
     ]
-    assert reasons.reason_of("mud", build(mud.messages.AskBatch, asks=asks)) == (reason, ["0", "1"])
+    assert reasons.reason_of("mud", build(requests.AskBatch, asks=asks)) == (reason, ["0", "1"])
 
 
 @pytest.mark.parametrize(
@@ -176,8 +177,8 @@ def test_requests_of_mud_are_payload_where_one_reads_or_writes(request_kind, rea
         (TELL(state=[1]), "payload"),
         (TELL(synced_lsn=1), "administration"),
         (TELL(ended="the table is gone"), "administration"),
-        (build(mud.messages.Policy, document={"version": 1}), "policy"),
-        (build(mud.messages.NewGeneration), "administration"),
+        (build(notifications.Policy, document={"version": 1}), "policy"),
+        (build(notifications.NewGeneration), "administration"),
     ],
 )
 def test_notifications_of_mud_are_payload_where_they_carry_records_or_aggregates(body, reason):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import pytest
@@ -49,6 +49,27 @@ def test_dropped_message_is_recorded_as_an_incident():
     assert (record.table, record.row) == ("incidents", {"incident": "dropped", "detail": "'say' from eve/x"})
     (record,) = record_dropped(Received("eve/x", b"\0" * 9))
     assert record.row["detail"] == "'bytes' from eve/x"
+
+
+_T = TypeVar("_T")
+
+
+class Letter(msgspec.Struct, Generic[_T], frozen=True, tag_field="kind", tag="letter"):
+    to: Name
+    content: _T
+
+
+@pytest.mark.parametrize(
+    ("accepts", "is_end_accepted"), [(Accepts(Letter[Say], End), False), (Accepts(Letter[Say | End]), True)]
+)
+def test_generic_struct_is_accepted_with_the_contents_of_its_role_alone(accepts, is_end_accepted):
+    """A struct of the same lab is not decoded, and must not carry what its sender may not send."""
+    for content, is_accepted in ((Say(1, "a"), True), (End(), is_end_accepted), (SAY, False), (None, False)):
+        letter = Letter("ann", content)
+        assert accepts.decode(letter) is (letter if is_accepted else None)
+    assert accepts.decode({"kind": "letter", "to": "ann", "content": SAY}) == Letter("ann", Say(1, "a"))
+    is_decoded = accepts.decode({"kind": "letter", "to": "ann", "content": {"kind": "end"}}) is not None
+    assert is_decoded is is_end_accepted
 
 
 class Sealed(msgspec.Struct, frozen=True, tag_field="kind", tag="sealed"):

@@ -146,6 +146,7 @@ CONTENTS = [
 OPTIONS = [
     ("format", defer_load(format="gpx2"), CABS, "no such format"),
     ("columns", defer_load(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
+    *((f"columns {columns!r}", defer_load(columns=columns), CABS, "names of columns") for columns in (3, "lat", ["lat"])),
     ("table", defer_load(table="rows"), CABS, "positions or reads"),
     ("tz", defer_load(tz="Mars/Olympus"), CABS, "a time zone"),
     ("time_unit", defer_load(time_unit="min"), CABS, "auto, s, ms"),

@@ -224,17 +224,23 @@ def test_catch_states_the_size_of_the_smallest_contradiction():
     assert str(Catch(7, "a promise", "it was lost", None)) == "seed 7, violated: a promise: it was lost"
 
 
-WRITE = {"kind": "write", "type": "blind", "data": {"v": "1"}, "refused": None}
+def routed(op="write", refused=None, **what):
+    """Return a request as servers pass it on, as far as transitions are named by it."""
+    what = {"op": op, "type": "blind", "data": {"v": "1"}, **what}
+    return {"kind": "routed", "what": what, "verified": {"refused": refused}}
+
+
+WRITE = routed()
 
 
 @pytest.mark.parametrize(
     ("message", "outcome", "is_kept", "name"),
     [
         (WRITE, {"ver": 1}, True, "blind write committed"),
-        ({**WRITE, "data": None}, {"ver": 2}, True, "blind delete committed"),
-        ({**WRITE, "type": "conditional"}, {"conflict": {"ver": 3}}, True, "conflict"),
-        ({**WRITE, "type": "conditional"}, {"conflict": None}, True, "conflict, hidden or none"),
-        ({**WRITE, "refused": {"kind": "x"}}, {"error": {"kind": "x"}}, True, "write, token refused"),
+        (routed(data=None), {"ver": 2}, True, "blind delete committed"),
+        (routed(type="conditional"), {"conflict": {"ver": 3}}, True, "conflict"),
+        (routed(type="conditional"), {"conflict": None}, True, "conflict, hidden or none"),
+        (routed(refused={"kind": "x"}), {"error": {"kind": "x"}}, True, "write, token refused"),
         (WRITE, {"error": {"kind": "AccessDenied"}}, True, "write, refused"),
         (WRITE, {"ver": 1}, False, "write, known already"),
         (WRITE, {"error": {"kind": "MudkitError"}}, False, "write, late copy"),
@@ -256,8 +262,9 @@ def test_described_tables_are_known_by_their_number(table, name):
 @pytest.mark.parametrize(
     ("sent", "name"),
     [
-        ({"kind": "write", "refused": {"kind": "TokenExpired"}}, "write with a refused token"),
-        ({"kind": "write", "refused": None}, "write passed on"),
+        (routed(refused={"kind": "TokenExpired"}), "write with a refused token"),
+        (WRITE, "write passed on"),
+        (routed("read"), "read passed on"),
         ({"kind": "refused"}, "table refused"),
     ],
 )
@@ -279,8 +286,8 @@ def test_replicas_answer_reads_or_pass_them_on_and_follow_the_log():
     events = [
         ({"kind": "state"}, {"kind": "has", "lsn": 3}),
         ({"kind": "log"}, {"kind": "has", "lsn": 4}),
-        ({"kind": "read"}, {"kind": "part"}),
-        ({"kind": "read"}, {"kind": "read"}),
+        (routed("read"), {"kind": "part"}),
+        (routed("read"), routed("read")),
     ]
     names = [
         name

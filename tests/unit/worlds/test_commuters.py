@@ -17,7 +17,7 @@ from mudkit.learning import Batch
 from mudkit.learning.features import Pairs
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
-from mudkit.systems.mud.messages import Policy
+from mudkit.systems.mud.messages.notifications import Policy
 from mudkit.systems.mud.policies.artefact import sha256
 from mudkit.systems.mud.policies.policies import NearAndRecent
 from mudkit.worlds import Commuters, DriftAlarm, close_the_loop, commuters

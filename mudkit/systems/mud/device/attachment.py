@@ -10,16 +10,16 @@ from typing import Final
 from msgspec import Struct
 
 from mudkit.events import local_address
-from mudkit.systems.mud.messages import (
-    PORT,
+from mudkit.systems.mud.messages.notifications import Notification
+from mudkit.systems.mud.messages.parts import PORT
+from mudkit.systems.mud.messages.requests import (
     Administered,
     Ask,
     AskBatch,
+    ContinuousReadAck,
     LogRestarted,
-    Notification,
+    Part,
     PartsComplete,
-    PlacedContinuousReadAck,
-    PlacedPart,
     RequestRefused,
     WriteOutcome,
 )
@@ -113,8 +113,8 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     | DelayOver
     | Forwarded
     | GatewayLost
-    | PlacedPart
-    | PlacedContinuousReadAck
+    | Part
+    | ContinuousReadAck
     | RequestRefused
     | PartsComplete
     | WriteOutcome
@@ -127,8 +127,8 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     DelayOver,
     Forwarded,
     GatewayLost,
-    PlacedPart,
-    PlacedContinuousReadAck,
+    Part,
+    ContinuousReadAck,
     RequestRefused,
     PartsComplete,
     WriteOutcome,

@@ -71,35 +71,36 @@ from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, Read
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import DUE, WriteRequests
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import app_of, decode_error
+from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
-    Alter,
     AlterRequest,
+    CreateRequest,
+    DropRequest,
+    LogRestarted,
+    PartsComplete,
+    RequestRefused,
+    WriteOutcome,
+)
+from mudkit.systems.mud.operations import (
+    Alter,
     AwaitSynced,
     ClientOperation,
     CommitBatch,
     Create,
-    CreateRequest,
     Drop,
-    DropRequest,
     Listen,
     ListHeld,
     ListPending,
     ListPolicies,
     ListReads,
-    LogRestarted,
-    PartsComplete,
     Read,
     Register,
     Renew,
-    RequestRefused,
     Unregister,
     UpdateData,
     Write,
-    WriteOutcome,
-    app_of,
-    decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.tables.records import plain

@@ -21,20 +21,19 @@ from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.local import Version
 from mudkit.systems.mud.device.read_states import StartedRead
 from mudkit.systems.mud.device.stored_read import StoredRead
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import EncodedError, netid_of
+from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
     AlterRequest,
     Ask,
     AskBatch,
+    ContinuousReadAck,
     CreateRequest,
     DropRequest,
-    EncodedError,
     IdentifiedRequest,
-    Offline,
+    Part,
     PartsComplete,
-    PlacedContinuousReadAck,
-    PlacedPart,
     ReadRequest,
     RegisterRequest,
     Request,
@@ -43,8 +42,8 @@ from mudkit.systems.mud.messages import (
     UpdateDataRequest,
     WriteOutcome,
     WriteRequest,
-    netid_of,
 )
+from mudkit.systems.mud.operations import Offline
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table
@@ -64,9 +63,7 @@ _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
 _IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
-Answer: TypeAlias = (
-    PlacedPart | PlacedContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered
-)
+Answer: TypeAlias = Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered
 
 
 # -- requests in flight, by purpose
@@ -158,8 +155,8 @@ class PendingAsk(Struct):
     identity: str
     work: Work
     request: Request | None = None
-    parts: dict[int, PlacedPart] = field(default_factory=dict)
-    registered: dict[str, PlacedContinuousReadAck] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
+    registered: dict[str, ContinuousReadAck] = field(default_factory=dict)
 
 
 def error_in(answer: Answer) -> EncodedError | None:
@@ -349,12 +346,12 @@ class Connection:
         match answer:
             case RequestRefused():
                 return True
-            case PlacedPart():
+            case Part():
                 is_of_aggregates = answer.state is not UNSET
                 return isinstance(request, ReadRequest) and (
                     answer.error is not UNSET or is_of_aggregates == (request.aggregate is not None)
                 )
-            case PlacedContinuousReadAck():
+            case ContinuousReadAck():
                 return isinstance(request, _ON_CONTINUOUS_READS)
             case PartsComplete():
                 return isinstance(request, _IN_PARTS) and answer.table.name == request.name
@@ -373,10 +370,10 @@ class Connection:
         ask = self._asks.get(answer.id)
         if ask is None:
             return None
-        if isinstance(answer, PlacedPart) and answer.error is UNSET:
+        if isinstance(answer, Part) and answer.error is UNSET:
             ask.parts[answer.place] = answer
             return None
-        if isinstance(answer, PlacedContinuousReadAck) and answer.error is UNSET:
+        if isinstance(answer, ContinuousReadAck) and answer.error is UNSET:
             ask.registered[answer.place] = answer
             return None
         return ask

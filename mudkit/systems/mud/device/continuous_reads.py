@@ -63,25 +63,24 @@ from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.stored_read import StoredRead
-from mudkit.systems.mud.messages import (
-    AwaitSynced,
-    CommitBatch,
-    ContinuousReadRequest,
-    EncodedError,
+from mudkit.systems.mud.messages.notifications import (
     LeftRead,
-    Listen,
     NewGeneration,
     Notification,
-    PartsComplete,
-    PlacedContinuousReadAck,
     Policy,
-    Register,
     Tell,
+    Upsert,
+)
+from mudkit.systems.mud.messages.parts import EncodedError, decode_error
+from mudkit.systems.mud.messages.requests import ContinuousReadAck, ContinuousReadRequest, PartsComplete
+from mudkit.systems.mud.operations import (
+    AwaitSynced,
+    CommitBatch,
+    Listen,
+    Register,
     Unregister,
     UpdateData,
-    Upsert,
     Write,
-    decode_error,
 )
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -571,7 +570,7 @@ class ContinuousReads:
             effects += self._registrations.end_with_reason(now_us, read, error.summary)
         else:
             effects += self._registrations.end(now_us, read)
-        if isinstance(last, PlacedContinuousReadAck):  # by one processor; others may have accepted it
+        if isinstance(last, ContinuousReadAck):  # by one processor; others may have accepted it
             effects += self._end_at_others(now_us, read)
         return effects
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from mudkit.events import size_bytes
-from mudkit.systems.mud.messages import Ask, AskBatch
+from mudkit.systems.mud.messages.requests import Ask, AskBatch
 
 MAX_BYTES: Final = 16 * 1024
 """Bytes of an app's unanswered requests, beyond which its next ones wait: 1.6 s of a link of 10 kB/s."""

@@ -27,7 +27,7 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.events import CancelTimer, Effect, Received, Send, SetTimer
 from mudkit.systems.mud.device.attachment import Attach, Forwarded, SessionState, address_of
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import (
     SERVICE_FROM_NOTIFICATION_SERVER,
     Hello,
     Identify,
@@ -36,9 +36,8 @@ from mudkit.systems.mud.messages import (
     Policy,
     Redirect,
     Welcome,
-    app_of,
-    netid_of,
 )
+from mudkit.systems.mud.messages.parts import app_of, netid_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 
 GREET: Final = "greet"

@@ -21,7 +21,8 @@ from mudkit.systems.mud.device.connection import ReadAnswer
 from mudkit.systems.mud.device.local import Local, Version
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.read_path import ReadPath, check_options
-from mudkit.systems.mud.messages import Read, Register, Row
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.operations import Read, Register
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import keys_of, tables_of

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mudkit.delivery.outbox import Outbox
 from mudkit.errors import MudkitError
 from mudkit.events import Ports, Store
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.tables.changes import Changes, change_record
 from mudkit.systems.mud.tables.queries import tables_of_sent
 from mudkit.systems.mud.tables.records import SentPredicate, value_hash

@@ -18,7 +18,8 @@ from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.parts import name_part
 from mudkit.systems.mud.device.planning import UtilityWrites
-from mudkit.systems.mud.messages import CommitBatch, Write, WritePart
+from mudkit.systems.mud.messages.requests import WritePart
+from mudkit.systems.mud.operations import CommitBatch, Write
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy, check_delay
 from mudkit.systems.mud.tables.changes import check_kinds
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record

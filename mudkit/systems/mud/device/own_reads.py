@@ -17,7 +17,7 @@ from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.windows import OWN_PLACE, OwnMatches
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 
 OWN: Final = "own reads"
 """Timer of what is delivered after the application has registered its callback."""

@@ -18,18 +18,9 @@ from mudkit.events import Complete, Effect, Ports, Record
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.device.parts import name_part, record_part
 from mudkit.systems.mud.device.results import Origin, complete_read
-from mudkit.systems.mud.messages import (
-    Alter,
-    CommitBatch,
-    Create,
-    DropEntry,
-    Read,
-    Register,
-    Row,
-    RowEntry,
-    TableEntry,
-    Write,
-)
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.servers import DropEntry, RowEntry, TableEntry
+from mudkit.systems.mud.operations import Alter, CommitBatch, Create, Read, Register, Write
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record, check_kinds
 from mudkit.systems.mud.tables.queries import check_names

@@ -11,7 +11,7 @@ from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 
 
 class ReadDelivery:

@@ -49,7 +49,9 @@ from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.results import Origin, complete_read
 from mudkit.systems.mud.device.write_path import cancelled_error
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
+from mudkit.systems.mud.messages.parts import decode_error
+from mudkit.systems.mud.messages.requests import Part, PartsComplete, ReadRequest
+from mudkit.systems.mud.operations import Read
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, ReadPolicy, check_decision
 from mudkit.systems.mud.policies.utility import InContext, Plan, Query, Utility, freshness
 from mudkit.systems.mud.result import ReadResult
@@ -546,7 +548,7 @@ class ReadPath:
             self._cache.record_answer(covered.at_us, pending.query, self.context, vers, losses)
         return self._complete_remotely(now_us, pending, versions, known)
 
-    def _find_cuts(self, ask: PendingAsk, parts: Sequence[PlacedPart]) -> dict[int, _Cut]:
+    def _find_cuts(self, ask: PendingAsk, parts: Sequence[Part]) -> dict[int, _Cut]:
         """Return where a limit has cut the parts of an answer that may lack records, by partition."""
         request = ask.request
         assert isinstance(request, ReadRequest)
@@ -573,13 +575,13 @@ class ReadPath:
                 return self._fail(now_us, pending, problem)
         return self._complete(now_us, pending, versions, remote)
 
-    def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
+    def _record_seen(self, name: str, table: int, parts: Sequence[Part]) -> None:
         """Store up to which log positions the parts of an answer have shown the partitions."""
         for part in parts:
             self._local.record_seen(name, table, part.place, part.lsn)
 
     def _complete_aggregates(
-        self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
+        self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[Part]
     ) -> Sequence[Effect]:
         """Complete a read of aggregates with its parts combined; request it again if one is malformed."""
         states = [part.state for part in parts if part.state is not UNSET]

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from mudkit.events import Store
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 from mudkit.wire import Fields
 

@@ -30,13 +30,13 @@ from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_records import ReadRecords
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import Tell
+from mudkit.systems.mud.messages.parts import decode_error
+from mudkit.systems.mud.messages.requests import (
     ContinuousReadRequest,
     RegisterRequest,
-    Tell,
     UnregisterRequest,
     UpdateDataRequest,
-    decode_error,
 )
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import keys_digest

@@ -54,19 +54,18 @@ from mudkit.systems.mud.device.fair_shares import FairShares
 from mudkit.systems.mud.device.greeting import Greeting
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import app_of, netid_of
+from mudkit.systems.mud.messages.requests import (
     SERVICE_FROM_GATEWAY,
     Administered,
     AppsBatch,
     Ask,
     AskBatch,
+    ContinuousReadAck,
+    Part,
     PartsComplete,
-    PlacedContinuousReadAck,
-    PlacedPart,
     WriteOutcome,
     WriteRequest,
-    app_of,
-    netid_of,
 )
 from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
@@ -219,8 +218,8 @@ class DeviceService:
         if netid_of(endpoint) != self._netid or app not in self._apps:
             return ()  # of a former owner of this address
         passed = Send(address_of(app), answer)
-        if isinstance(answer, PlacedPart | PlacedContinuousReadAck) and answer.error is UNSET:
-            if isinstance(answer, PlacedPart):
+        if isinstance(answer, Part | ContinuousReadAck) and answer.error is UNSET:
+            if isinstance(answer, Part):
                 self._reads.receive_part(answer)
             return (passed,)
         if isinstance(answer, PartsComplete | WriteOutcome | Administered):

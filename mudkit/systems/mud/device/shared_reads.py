@@ -15,7 +15,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
-from mudkit.systems.mud.messages import Ask, PartsComplete, PlacedPart, ReadRequest, Request
+from mudkit.systems.mud.messages.requests import Ask, Part, PartsComplete, ReadRequest, Request
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims
 
@@ -25,7 +25,7 @@ class _Leader(Struct):
 
     app: str
     key: bytes
-    parts: dict[int, PlacedPart] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
     followers: dict[str, tuple[str, Ask]] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ class SharedReads:
             if key not in self._leading:
                 self._leaders[ask.id], self._leading[key] = _Leader(app, key), ask.id
 
-    def receive_part(self, part: PlacedPart) -> None:
+    def receive_part(self, part: Part) -> None:
         """Store a part of the answer to a read in flight."""
         leader = self._leaders.get(part.id)
         if leader is not None:
@@ -73,7 +73,7 @@ class SharedReads:
 
     def receive_end(
         self, now_us: int, identity: str, complete: PartsComplete | None
-    ) -> tuple[list[tuple[str, PlacedPart | PartsComplete]], list[tuple[str, Ask]]]:
+    ) -> tuple[list[tuple[str, Part | PartsComplete]], list[tuple[str, Ask]]]:
         """End a read in flight; return the answers for the apps that follow it, and the requests to send now.
 
         Those are of the apps that follow it and may not have its answer. ``complete`` None: the read was not
@@ -84,7 +84,7 @@ class SharedReads:
             return [], []
         if self._leading.get(leader.key) == identity:
             del self._leading[leader.key]
-        answers: list[tuple[str, PlacedPart | PartsComplete]] = []
+        answers: list[tuple[str, Part | PartsComplete]] = []
         asks: list[tuple[str, Ask]] = []
         for follower, (app, ask) in leader.followers.items():
             if complete is None or not self._may_see(now_us, app, complete.table):

@@ -13,7 +13,7 @@ from mudkit.events import Store
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.read_records import SentRecord
 from mudkit.systems.mud.device.stored_read import StoredRead
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.window import Window

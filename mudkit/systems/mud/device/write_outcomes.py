@@ -26,7 +26,8 @@ from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.parts import error_of_part, record_part
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.messages import RequestRefused, Row, WriteOutcome, WriteResult, decode_error
+from mudkit.systems.mud.messages.parts import Row, decode_error
+from mudkit.systems.mud.messages.requests import RequestRefused, WriteOutcome, WriteResult
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.changes import change_record
 from mudkit.systems.mud.tables.records import value_hash

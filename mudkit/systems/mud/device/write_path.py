@@ -29,7 +29,7 @@ from mudkit.systems.mud.device.new_writes import NewWrites, earlier
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes, build_part_record
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.messages import CommitBatch, Write
+from mudkit.systems.mud.operations import CommitBatch, Write
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.wire import Fields, as_wire

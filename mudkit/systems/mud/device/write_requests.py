@@ -27,7 +27,7 @@ from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.new_writes import build_part
 from mudkit.systems.mud.device.planning import Planner
 from mudkit.systems.mud.device.read_order import ReadOrder
-from mudkit.systems.mud.messages import WriteRequest
+from mudkit.systems.mud.messages.requests import WriteRequest
 from mudkit.systems.mud.policies.policies import NEVER
 
 DUE: Final = "due"

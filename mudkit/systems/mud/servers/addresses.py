@@ -12,7 +12,7 @@ from typing import Final
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import Effect, Send
-from mudkit.systems.mud.messages import Occupied, Vacated
+from mudkit.systems.mud.messages.notifications import Occupied, Vacated
 
 OCCUPIED: Final = "occupied"
 """Timer of the announcements to the other servers."""

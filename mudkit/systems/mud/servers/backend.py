@@ -5,9 +5,9 @@ Its rules (Mobius 3, 4.2):
 =============  ======================================================================================
 any message    dropped unless its sender may send it
 Describe       return the properties of a table, and of those that a read looks up records in
-Administer     create, alter or drop a table, once for each request, however often it arrives; its result is
+administration create, alter or drop a table, once for each request, however often it arrives; its result is
                stored until the client has received it
-RoutedWrite    at its first arrival: apply it, blind or conditional on the version that it replaces; the
+WriteRequest   at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and returned to every duplicate. A write whose token has expired is not
                applied, so that the client can send it again with another token. A write whose result
@@ -16,7 +16,7 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                another one is based on its result; without that it is not applied, and its client
                repeats it. The parts of a batch are judged on the records before it; then all are
                consecutive entries of the log, or none is, if one is refused
-PartitionRead  answer from its own copy, which is always the latest
+ReadRequest    answer from its own copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
                those that are older than this and that all followers have acknowledged
@@ -53,12 +53,25 @@ from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import Row, encode_error
+from mudkit.systems.mud.messages.requests import (
+    Administered,
+    AdministrationRequest,
+    AlterRequest,
+    CreateRequest,
+    DropRequest,
+    LogRestarted,
+    ReadRequest,
+    Request,
+    TableResult,
+    WriteOutcome,
+    WriteRequest,
+    WriteResult,
+)
+from mudkit.systems.mud.messages.servers import (
     BACK_END_FROM_GATEWAY,
     BACK_END_FROM_PROCESSOR,
     BACK_END_FROM_REPLICA,
-    Administer,
-    Administered,
     CollectEntry,
     Describe,
     Described,
@@ -67,16 +80,10 @@ from mudkit.systems.mud.messages import (
     Log,
     LogAck,
     LogEntry,
-    LogRestarted,
-    PartitionRead,
-    RoutedWrite,
-    Row,
+    ReadOrWrite,
+    Routed,
     RowEntry,
     TableEntry,
-    TableResult,
-    WriteOutcome,
-    WriteResult,
-    encode_error,
 )
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.tables.changes import Changes, change_record, check_kinds
@@ -100,7 +107,7 @@ _UNKNOWN: Final = -1
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
-_Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | FollowLog | LogAck
+_Message: TypeAlias = Describe | Routed[AdministrationRequest] | Routed[ReadOrWrite] | FollowLog | LogAck
 
 
 class BackEnd:
@@ -122,8 +129,9 @@ class BackEnd:
         """Time of the next collection of tombstones."""
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
-            str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck]
-            | Accepts[PartitionRead | FollowLog | LogAck],
+            str, Accepts[Describe | Routed[AdministrationRequest]]
+            | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
+            | Accepts[Routed[ReadRequest] | FollowLog | LogAck],
         ] = {
             **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
             **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
@@ -193,7 +201,8 @@ class BackEnd:
         if self._lineage or isinstance(message, FollowLog):
             return False
         knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
-        return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
+        known = message.route if isinstance(message, Routed) else message
+        return bool(known.log_incarnation or "") or (knows_entries and source not in self._followed)
 
     def _begin_own_lineage(self, now_us: int) -> Sequence[Effect]:
         """Begin the lineage with a new incarnation, durably, and ask all followers for their positions.
@@ -214,18 +223,12 @@ class BackEnd:
         """Handle a message that its sender may send, by its kind."""
         source = event.source
         match message:
-            case Describe() | Administer() if self._is_other_incarnation(message.log_incarnation):
-                return (Send(source, self._build_restarted(message.id, message.log_incarnation or "")),)
-            case PartitionRead() | RoutedWrite() if self._is_other_incarnation(message.log_incarnation):
-                return ()  # sent to the former incarnation; the client will repeat it
+            case Describe(id=identity, log_incarnation=known) if self._is_other_incarnation(known):
+                return (Send(source, self._build_restarted(identity, known or "")),)
             case Describe():
                 return (Send(source, self._describe(message)),)
-            case Administer():
-                return self._administer(now_us, source, message)
-            case PartitionRead():
-                return answer_read(self._copy, message)
-            case RoutedWrite():
-                return self._write(now_us, message)
+            case Routed():
+                return self._receive_request(now_us, message, message.what)
             case FollowLog(incarnation=incarnation):
                 # Its position is unknown until it acknowledges the state that it requests.
                 self._acked_lsns[source] = _UNKNOWN
@@ -241,6 +244,23 @@ class BackEnd:
                 return *answer, *(
                     self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
                 )
+
+    def _receive_request(
+        self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
+    ) -> Sequence[Effect]:
+        """Answer a request, unless its client knows another incarnation of the log."""
+        known, is_about_table = routed.route.log_incarnation, isinstance(what, AdministrationRequest)
+        if self._is_other_incarnation(known):
+            if not is_about_table:
+                return ()  # the gateway has asked the former incarnation; the client will repeat it
+            return (Send(routed.route.reply, self._build_restarted(routed.id, known or "")),)
+        match what:
+            case ReadRequest():
+                return answer_read(self._copy, routed, what)
+            case WriteRequest():
+                return self._write(now_us, routed, what)
+            case CreateRequest() | AlterRequest() | DropRequest():
+                return self._administer(now_us, routed, what)
 
     def _is_other_incarnation(self, log_incarnation: str | UnsetType) -> bool:
         """Return whether a sender knows another incarnation of the log than this one."""
@@ -269,14 +289,16 @@ class BackEnd:
 
     # -- writes
 
-    def _write(self, now_us: int, write: RoutedWrite) -> Sequence[Effect]:
+    def _write(self, now_us: int, routed: Routed[Request], write: WriteRequest) -> Sequence[Effect]:
         """Apply a write at its first arrival; send its stored outcome, and the new entry to followers.
 
         Without effect, and without an answer, if the write that it follows is not decided yet. Errors that a
         later copy may not have (an expired token, a result that was acknowledged) are not stored.
         """
-        app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
-        writer = f"{write.client}\n{app}\n{user}"
+        verified = routed.verified
+        claims, token_error = verified.claims, verified.token_error
+        app, user = (None, None) if claims is None else (claims.app, claims.user)
+        writer = f"{verified.endpoint}\n{app}\n{user}"
         results_key = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {results_key}", int) or 0
         known = self._results(results_key)
@@ -285,9 +307,9 @@ class BackEnd:
         pushed: Sequence[Effect] = ()
         if not decided:
             if write.number < first:  # a late duplicate, or the client was restored from a backup
-                return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
-            if write.token_error is not None:  # not applied: the client sends it with another token
-                return (_build_outcome(write, WriteResult(error=write.token_error)),)
+                return (_build_outcome(routed, write, _build_forgotten(write)),)
+            if token_error is not None:  # not applied: the client sends it with another token
+                return (_build_outcome(routed, write, WriteResult(error=token_error)),)
             based = _base_on_followed(write, known, first)
             if based is None:
                 return ()
@@ -295,7 +317,7 @@ class BackEnd:
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             decided = [
                 replace(result, absorbed=write.absorbed)
-                for result in self._apply_writes(now_us, _parts_of(based))
+                for result in self._apply_writes(now_us, _parts_of(based), claims)
             ]
             if not first:
                 self._add_incarnation(writer, write.incarnation)
@@ -308,8 +330,8 @@ class BackEnd:
                 pushed = self._push_to_followers_at(now_us, lsn)
         elif len(decided) < len(numbers) or decided[0].absorbed != write.absorbed:
             # Of a client that was restored from a backup, where the write was another one.
-            return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
-        return (_build_outcome(write, *decided), *pushed)
+            return (_build_outcome(routed, write, _build_forgotten(write)),)
+        return (_build_outcome(routed, write, *decided), *pushed)
 
     def _add_incarnation(self, writer: str, incarnation: str) -> None:
         """Add an incarnation to those of a client whose results are kept; delete the results of the oldest.
@@ -327,7 +349,9 @@ class BackEnd:
         """Return the unacknowledged results of a client, by the number of the write."""
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
-    def _apply_writes(self, now_us: int, writes: Sequence[RoutedWrite]) -> list[WriteResult]:
+    def _apply_writes(
+        self, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
+    ) -> list[WriteResult]:
         """Apply a write or the parts of a batch: store the versions as next entries; return the results.
 
         After the conflict or error of one nothing is stored, and all have this result. The caller stores the
@@ -336,14 +360,14 @@ class BackEnd:
         table = self._copy.tables.get(writes[0].name)
         if table is not None and len(writes) > 1:
             try:
-                table.check_access(writes[0].claims)
+                table.check_access(claims)
                 table.check_batch([write.key for write in writes])
             except MudkitError as error:
                 return [WriteResult(error=encode_error(error))] * len(writes)
         results: list[WriteResult] = []
         entries: list[RowEntry] = []
         for place, write in enumerate(writes):
-            result, row = self._judge_write(now_us, write, self._copy.lsn + 1 + place)
+            result, row = self._judge_write(now_us, write, claims, self._copy.lsn + 1 + place)
             if row is None:
                 return [result if len(writes) == 1 else replace(result, place=place)] * len(writes)
             results.append(result)
@@ -354,7 +378,9 @@ class BackEnd:
             self._append_to_log(entry)
         return results
 
-    def _judge_write(self, now_us: int, write: RoutedWrite, lsn: int) -> tuple[WriteResult, Row | None]:
+    def _judge_write(
+        self, now_us: int, write: WriteRequest, claims: Claims | None, lsn: int
+    ) -> tuple[WriteResult, Row | None]:
         """Return the result of a write and the version that it makes, at a position of the log.
 
         None: it makes none; the result is a conflict or an error. Nothing is stored.
@@ -362,19 +388,19 @@ class BackEnd:
         table = self._copy.tables.get(write.name)
         try:
             if table is None or write.table not in (None, table.number):
-                raise no_such_table_error(write.name, self._copy.tables, write.claims)
-            table.check_access(write.claims)
+                raise no_such_table_error(write.name, self._copy.tables, claims)
+            table.check_access(claims)
             check_key(write.key)
             if write.data is not None:
                 table.check_columns(check_record(write.data))
             table.check_predicate(write.predicate)
-            predicate = self._normalise_predicate(table, write.predicate, write.claims)
+            predicate = self._normalise_predicate(table, write.predicate, claims)
             if isinstance(write.may_write, SentPredicate):
-                check_rule(write.may_write, table, self._copy.tables, write.claims)
+                check_rule(write.may_write, table, self._copy.tables, claims)
         except MudkitError as error:
             return WriteResult(error=encode_error(error)), None
         row, reader = self._copy.row_of(table, write.key), write.reader
-        auth = {} if write.claims is None else write.claims.auth
+        auth = {} if claims is None else claims.auth
         version = 0 if row is None else row.ver
         partition = table.partition_of(write.key)
         is_shown = row is not None and is_visible(
@@ -387,7 +413,7 @@ class BackEnd:
             except MudkitError as error:
                 return WriteResult(error=encode_error(error)), None
         try:
-            check_may_write(self._copy, table, row, write.data, write.key, write.claims)
+            check_may_write(self._copy, table, row, write.data, write.key, claims)
             refusal = None
         except AccessDenied as error:
             refusal = WriteResult(error=encode_error(error))
@@ -441,34 +467,37 @@ class BackEnd:
 
     # -- tables
 
-    def _administer(self, now_us: int, source: str, message: Administer) -> Sequence[Effect]:
+    def _administer(
+        self, now_us: int, routed: Routed[Request], request: AdministrationRequest
+    ) -> Sequence[Effect]:
         """Create, alter or drop a table at the first arrival of a request, and return its stored result.
 
         Results that the client has received are removed; a late copy of their requests has no effect.
         """
-        client, _, number = message.id.rpartition(".")
+        client, _, number = routed.id.rpartition(".")
         first = self._store.get(f"done before {client}", int) or 0
         if number.isdecimal() and int(number) < first:
             return ()
-        if message.first is not UNSET and message.first > first:
-            self._store.put(f"done before {client}", message.first)
+        if request.first is not UNSET and request.first > first:
+            self._store.put(f"done before {client}", request.first)
             for key in self._store.keys(f"done {client}."):
                 former = key.rpartition(".")[2]
-                if former.isdecimal() and int(former) < message.first:
+                if former.isdecimal() and int(former) < request.first:
                     self._store.delete(key)
-        result = self._store.get(f"done {message.id}", TableResult)
+        result = self._store.get(f"done {routed.id}", TableResult)
         pushed: Sequence[Effect] = ()
         if result is None:
             lsn = self._copy.lsn
             try:
-                result = self._change_table(message)
+                result = self._change_table(request, routed.verified.claims)
             except MudkitError as error:
                 result = TableResult(error=encode_error(error))
             else:
                 pushed = self._push_to_followers_at(now_us, lsn)
-            self._store.put(f"done {message.id}", result)
+            self._store.put(f"done {routed.id}", result)
             self._add_administrator(client)
-        return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
+        answer = Administered(id=routed.id, claims=routed.verified.claims, **asdict(result))
+        return (Send(routed.route.reply, answer), *pushed)
 
     def _add_administrator(self, client: str) -> None:
         """Add an incarnation to those of an endpoint whose results are kept; delete those of the oldest.
@@ -487,15 +516,15 @@ class BackEnd:
                 self._store.delete(f"done before {endpoint} {former}")
             self._store.put(key, begun[-MAX_INCARNATIONS:])
 
-    def _change_table(self, message: Administer) -> TableResult:
+    def _change_table(self, request: AdministrationRequest, claims: Claims | None) -> TableResult:
         """Create, alter or drop a table, store the entry of the log, and return the result.
 
         Raise MudkitError, without effect, if this is not possible or not allowed.
         """
-        name, claims = message.name, message.claims
+        name = request.name
         table = self._copy.tables.get(name)
         lsn = self._copy.lsn + 1
-        if message.op == "create":
+        if request.op == "create":
             if claims is None:
                 raise AccessDenied(
                     "A table can be created only with a token.",
@@ -512,19 +541,19 @@ class BackEnd:
                     expected="a name that is free",
                     remedy="use the table, or drop it first",
                 )
-            changed = Table.create(name, claims.app, message.properties, lsn)
+            changed = Table.create(name, claims.app, request.properties, lsn)
         elif table is None:
             raise no_such_table_error(name, self._copy.tables, claims)
         else:
             table.check_owner(claims)
-            if message.op == "drop":
+            if request.op == "drop":
                 self._store.delete(f"table {name}")
                 self._store.delete(_collected_key(name))
                 for key in self._store.keys(f"row\n{name}\n"):
                     self._store.delete(key)
                 self._append_to_log(DropEntry(lsn, name))
                 return TableResult(table=None, dropped=table.number)
-            changed = table.alter(message.properties, lsn)
+            changed = table.alter(request.properties, lsn)
         if isinstance(changed.write_rule, SentPredicate):
             check_rule(changed.write_rule, changed, self._copy.tables, claims)
         self._store.put(f"table {name}", changed)
@@ -600,15 +629,15 @@ class BackEnd:
         return () if was_known else self._push(now_us, [follower])
 
 
-def _parts_of(write: RoutedWrite) -> list[RoutedWrite]:
+def _parts_of(write: WriteRequest) -> list[WriteRequest]:
     """Return the parts of a batch, each as a write of its own; or a single write."""
     single = replace(write, others=UNSET)
     return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others or ())]
 
 
 def _base_on_followed(
-    write: RoutedWrite, results: Mapping[str, WriteResult], first: int
-) -> RoutedWrite | None:
+    write: WriteRequest, results: Mapping[str, WriteResult], first: int
+) -> WriteRequest | None:
     """Return a write with the version of the one that it follows; None: that one is not decided yet.
 
     ``results`` are the unacknowledged ones of its client. One before ``first`` is acknowledged: the client
@@ -626,8 +655,8 @@ def _base_on_followed(
 
 
 def _apply_changes(
-    write: RoutedWrite, changes: Changes, shown: Row | None, row: Row | None, table: Table
-) -> tuple[RoutedWrite, SentPredicate | None]:
+    write: WriteRequest, changes: Changes, shown: Row | None, row: Row | None, table: Table
+) -> tuple[WriteRequest, SentPredicate | None]:
     """Return a write with the whole record after its changes, and the writer predicate, which stays.
 
     Only a record that is ``shown`` to the writer can be changed. Raise MudkitError if there is none, or the
@@ -646,10 +675,10 @@ def _apply_changes(
         )
     data = change_record(table.visible_columns(shown) if shown and is_here else None, changes, where)
     table.check_columns(data)
-    return replace(write, data=data), shown.predicate if shown and is_here else None
+    return replace(write, data=data, changes=UNSET), shown.predicate if shown and is_here else None
 
 
-def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
+def _may_replace(write: WriteRequest, row: Row | None) -> bool:
     """Return whether a conditional write may replace a row."""
     if write.replaces is None:
         return False  # it is based on a write that failed
@@ -657,7 +686,7 @@ def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
 
 
-def _rule_after(write: RoutedWrite, row: Row | None) -> SentPredicate | UnsetType:
+def _rule_after(write: WriteRequest, row: Row | None) -> SentPredicate | UnsetType:
     """Return the rule of who may write a record from a write on; a deleted record has none."""
     if write.data is None or write.may_write is not UNSET or row is None:
         return UNSET if write.data is None else write.may_write
@@ -675,26 +704,34 @@ def _results_key(incarnation: str, writer: str) -> str:
     return f"{endpoint}\n{incarnation}\n{user}"
 
 
-def _forgotten_error(write: RoutedWrite) -> MudkitError:
-    """Build the error of a write whose result the client has acknowledged before."""
-    return MudkitError(
+def _build_forgotten(write: WriteRequest) -> WriteResult:
+    """Build the result of a write whose result the client has acknowledged before: an error."""
+    error = MudkitError(
         "The result of this write is not known any more.",
         where=f"table {write.name!r}, key {write.key!r}",
         found=f"write {write.number}, whose result this client has received",
         expected="a write without a result",
         remedy="nothing: the device was restored from a backup, and was told the result before",
     )
+    return WriteResult(error=encode_error(error))
 
 
-def _build_outcome(write: RoutedWrite, result: WriteResult, *others: WriteResult) -> Send:
+def _build_outcome(
+    routed: Routed[Request], write: WriteRequest, result: WriteResult, *others: WriteResult
+) -> Send:
     """Build the answer to a write for its gateway; ``others`` are the results of the other parts of a batch.
 
     After a refusal they are all the same, and are left out.
     """
     # Who may not write to a table does not learn how often others read it.
-    interval_ms = write.read_interval_ms if result.error is UNSET else UNSET
+    interval_ms = routed.route.read_interval_ms if result.error is UNSET else UNSET
     applied = UNSET if result.ver is UNSET else list(others) or UNSET
     outcome = WriteOutcome(
-        id=write.id, key=write.key, read_interval_ms=interval_ms, others=applied, **asdict(result)
+        id=routed.id,
+        key=write.key,
+        read_interval_ms=interval_ms,
+        claims=routed.verified.claims,
+        others=applied,
+        **asdict(result),
     )
-    return Send(write.reply, outcome)
+    return Send(routed.route.reply, outcome)

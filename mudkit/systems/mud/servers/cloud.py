@@ -11,7 +11,8 @@ from mudkit.display import Displayed, View
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
-from mudkit.systems.mud.messages import PORT, Ship
+from mudkit.systems.mud.messages.parts import PORT
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway

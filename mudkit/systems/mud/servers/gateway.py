@@ -7,7 +7,7 @@ any message           dropped unless its sender may send it; an app only over it
 AppsBatch             each part as if it had come alone, with the token of its own app
 Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
                       looks up records in, to which the client must have access, too; then
-ReadRequest           a part of it to the processor of each partition
+ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
@@ -15,8 +15,9 @@ LogRestarted          to the client, which is to repeat its request
 answers               to the client; :class:`PartsComplete` after the last part of a read
 ====================  ==============================================================================
 
-The table is requested from the back end each time, half a millisecond away: an altered ACL is in effect as
-soon as the alteration is answered.
+A request is passed on as its client has sent it, with its route and its verified sender (:class:`Routed`); an
+answer goes back as it has come. The table is requested from the back end each time, half a millisecond away:
+an altered ACL is in effect as soon as the alteration is answered.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
-from msgspec.structs import asdict, replace
 
 from mudkit.errors import AccessDenied, MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
-from mudkit.systems.mud.messages import (
-    GATEWAY_FROM_BACK_END,
-    GATEWAY_FROM_PROCESSOR,
-    GATEWAY_FROM_REPLICA,
+from mudkit.systems.mud.messages.parts import (
+    app_of,
+    encode_error,
+    is_of_service,
+    netid_of,
+    processor_index,
+)
+from mudkit.systems.mud.messages.requests import (
     GATEWAY_FROM_SERVICE,
-    Administer,
     Administered,
     AdministrationRequest,
     AppsBatch,
@@ -45,30 +48,25 @@ from mudkit.systems.mud.messages import (
     AskBatch,
     ContinuousReadAck,
     ContinuousReadRequest,
-    Describe,
-    Described,
-    EncodedError,
     LogRestarted,
     Part,
-    PartitionRead,
     PartsComplete,
-    PlacedContinuousReadAck,
-    PlacedPart,
-    ReaderDataUpdate,
     ReadRequest,
     RegisterRequest,
-    Registration,
+    Request,
     RequestRefused,
-    RoutedWrite,
-    Unregistration,
-    UpdateDataRequest,
     WriteOutcome,
     WriteRequest,
-    app_of,
-    encode_error,
-    is_of_service,
-    netid_of,
-    processor_index,
+)
+from mudkit.systems.mud.messages.servers import (
+    GATEWAY_FROM_BACK_END,
+    GATEWAY_FROM_PROCESSOR,
+    GATEWAY_FROM_REPLICA,
+    Describe,
+    Described,
+    Route,
+    Routed,
+    Verified,
 )
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
@@ -84,22 +82,19 @@ _Answer: TypeAlias = Described | Administered | WriteOutcome | Part | Continuous
 class _OpenRequest:
     """An unanswered request.
 
-    ``token_error`` is that of a write whose token has expired; ``joined`` names the tables that a read looks
-    up records in; ``places`` are those that answer a part, the partitions of a
-    read or the processors of a continuous read, and ``missing`` those that have not answered.
+    ``joined`` names the tables that a read looks up records in; ``places`` are those that answer a part, the
+    partitions of a read or the processors of a continuous read, and ``missing`` those that have not answered.
     """
 
-    source: str
     ask: Ask
-    claims: Claims | None
-    token_error: EncodedError | None
+    verified: Verified
     joined: Sequence[str]
     table: Table | None = None
     places: list[int | str] = field(default_factory=list)
     missing: set[int | str] = field(default_factory=set)
 
-    def can_answer(self, message: _Answer) -> bool:
-        """Return whether a message can be part of the answer."""
+    def can_answer(self, source: str, message: _Answer) -> bool:
+        """Return whether a message of a server can be part of the answer."""
         what = self.ask.what
         match message:
             case LogRestarted():
@@ -110,8 +105,8 @@ class _OpenRequest:
                 return isinstance(what, WriteRequest)
             case Administered():
                 return isinstance(what, AdministrationRequest)
-            case ContinuousReadAck():
-                return isinstance(what, ContinuousReadRequest)
+            case ContinuousReadAck(place=place):
+                return isinstance(what, ContinuousReadRequest) and place == source
             case Described(table=table, joined=joined):
                 if isinstance(what, AdministrationRequest):
                     return False
@@ -158,9 +153,9 @@ class Gateway:
             return [effect for ask in asks for effect in self._open_request(now_us, event.source, ask)]
         message = accepts.decode(event.message)
         request = None if message is None else self._open.get(message.id)
-        if message is None or (request is not None and not request.can_answer(message)):
+        if message is None or (request is not None and not request.can_answer(event.source, message)):
             return record_dropped(event)
-        return () if request is None else self._receive_answer(request, event.source, message)
+        return () if request is None else self._receive_answer(request, message)
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:
         """Return the requests of a device's apps; None: malformed, or not of the device's service."""
@@ -204,21 +199,13 @@ class Gateway:
                 check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
-        self._open[ask.id] = _OpenRequest(source, ask, claims, token_error, joined)
+        verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
+        request = self._open[ask.id] = _OpenRequest(ask, verified, joined)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
         if isinstance(what, AdministrationRequest):
-            administer = Administer(
-                id=ask.id,
-                op=what.op,
-                name=what.name,
-                properties=what.properties,
-                claims=claims,
-                log_incarnation=ask.log_incarnation,
-                first=what.first,
-            )
-            return (Send(self._back_end, administer),)
+            return (Send(self._back_end, self._route(request)),)
         describe = Describe(
             id=ask.id,
             name=what.name,
@@ -230,24 +217,16 @@ class Gateway:
 
     # -- answers
 
-    def _receive_answer(self, request: _OpenRequest, source: str, message: _Answer) -> Sequence[Effect]:
+    def _receive_answer(self, request: _OpenRequest, message: _Answer) -> Sequence[Effect]:
         """Handle a message that belongs to an open request: pass it on, or take the next step."""
         match message:
             case Described():
                 return self._receive_description(request, message) if request.table is None else ()
-            case LogRestarted():
+            case Part() | ContinuousReadAck():
+                return self._pass_part_on(request, message)
+            case Administered() | WriteOutcome() | LogRestarted():
                 del self._open[message.id]
-                return (Send(request.source, message),)
-            case Part(partition=partition):
-                part = PlacedPart(**asdict(message), place=partition)
-                return self._pass_part_on(request, partition, part)
-            case ContinuousReadAck():
-                return self._pass_part_on(
-                    request, source, PlacedContinuousReadAck(**asdict(message), place=source)
-                )
-            case Administered() | WriteOutcome():
-                del self._open[message.id]
-                return (Send(request.source, replace(message, claims=request.claims)),)
+                return (Send(request.verified.address, message),)
 
     def _receive_description(self, request: _OpenRequest, described: Described) -> Sequence[Effect]:
         """Check access to the tables, and pass the request on, or its error back to the client."""
@@ -260,20 +239,20 @@ class Gateway:
                 error = encode_error(problem)
             request.table = described.table
         if isinstance(what, WriteRequest):  # the back end refuses it, unless it was applied before
-            return (self._route_write(request, what),)
+            partition = 0 if request.table is None else request.table.partition_of(what.key)
+            return (Send(self._processor_of(request.table, partition), self._route(request)),)
         if error is not None:
             del self._open[request.ask.id]
-            return (Send(request.source, RequestRefused(request.ask.id, error)),)
+            return (Send(request.verified.address, RequestRefused(request.ask.id, error)),)
         if isinstance(what, ReadRequest):
             return self._route_read(request, what, has_joined=bool(joined))
-        assert isinstance(what, ContinuousReadRequest)
-        return self._route_continuous(request, what, joined)
+        return self._route_continuous(request, joined)
 
     def _check_tables(self, request: _OpenRequest, table: Table, joined: Sequence[Table]) -> None:
         """Raise MudkitError unless the client may access the tables, and they have the read's columns."""
         what, tables = request.ask.what, (table, *joined)
         for checked in tables:
-            checked.check_access(request.claims)
+            checked.check_access(request.verified.claims)
         if isinstance(what, ReadRequest | RegisterRequest) and any(
             checked.schema is not None for checked in tables
         ):
@@ -283,20 +262,26 @@ class Gateway:
             if what.selection is not UNSET:
                 what.selection.check_columns(table)
 
-    def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
-        """Build the message of a write for the processor of its record's partition."""
-        table = request.table
-        partition = 0 if table is None else table.partition_of(write.key)
-        routed = RoutedWrite(
-            **asdict(write),
-            id=request.ask.id,
+    def _route(
+        self,
+        request: _OpenRequest,
+        *,
+        table: int = 0,
+        partitions: Sequence[int] = (),
+        min_lsn: int = 0,
+        is_latest: bool = False,
+    ) -> Routed[Request]:
+        """Build the message that carries a request to a server, for some partitions of a table or none."""
+        ask = request.ask
+        route = Route(
             reply=self._me,
-            client=request.ask.client,
-            claims=request.claims,
-            token_error=request.token_error,
-            log_incarnation=request.ask.log_incarnation,
+            table=table,
+            partitions=list(partitions),
+            min_lsn=min_lsn,
+            is_latest=is_latest,
+            log_incarnation=ask.log_incarnation,
         )
-        return Send(self._processor_of(table, partition), routed)
+        return Routed(ask.id, ask.what, route, request.verified)
 
     def _route_read(self, request: _OpenRequest, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
         """Send each partition that may have records of a read its part, by its processor."""
@@ -312,94 +297,51 @@ class Gateway:
         return [
             Send(
                 self._processor_of(table, partition),
-                PartitionRead(
-                    id=request.ask.id,
-                    reply=self._me,
-                    name=table.name,
+                self._route(
+                    request,
                     table=table.number,
-                    partition=partition,
-                    predicate=read.predicate,
-                    keys=read.keys,
-                    reader=read.reader,
-                    auth={} if request.claims is None else request.claims.auth,
-                    aggregate=read.aggregate,
-                    # Joined records must not be older than this reader has seen: the back end has them.
-                    latest=read.latest or has_joined,
+                    partitions=[partition],
                     min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
-                    log_incarnation=request.ask.log_incarnation,
-                    selection=read.selection,
+                    # Joined records must not be older than this reader has seen: the back end has them.
+                    is_latest=read.latest or has_joined,
                 ),
             )
             for partition in partitions
         ]
 
-    def _route_continuous(
-        self, request: _OpenRequest, what: ContinuousReadRequest, joined: Sequence[Table]
-    ) -> Sequence[Effect]:
+    def _route_continuous(self, request: _OpenRequest, joined: Sequence[Table]) -> Sequence[Effect]:
         """Send a request about a continuous read to all processors of the table's partitions."""
-        table = request.table
+        table, what = request.table, request.ask.what
         assert table is not None
         partitions_of: dict[str, list[int]] = {}
         for partition in range(table.partitions):
             partitions_of.setdefault(self._processor_of(table, partition), []).append(partition)
         request.places, request.missing = list(partitions_of), set(partitions_of)
+        # Not a later table of the same name.
+        number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
         min_lsn = max(one.lsn for one in (table, *joined))
         return [
-            Send(processor, self._build_routed(request, what, table.number, partitions, min_lsn))
+            Send(processor, self._route(request, table=number, partitions=partitions, min_lsn=min_lsn))
             for processor, partitions in partitions_of.items()
         ]
 
-    def _build_routed(
-        self,
-        request: _OpenRequest,
-        what: ContinuousReadRequest,
-        table: int,
-        partitions: list[int],
-        min_lsn: int,
-    ) -> Registration | ReaderDataUpdate | Unregistration:
-        """Build the message about a continuous read for a processor."""
-        ask = request.ask
-        if isinstance(what, RegisterRequest):
-            fields = asdict(what)
-            fields["table"] = what.table or table  # not a later table of the same name
-            return Registration(
-                **fields,
-                id=ask.id,
-                reply=self._me,
-                endpoint=ask.client,
-                partitions=partitions,
-                claims=request.claims,
-                min_lsn=min_lsn,
-                address=request.source,
-            )
-        kind = ReaderDataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
-        return kind(
-            id=ask.id,
-            reply=self._me,
-            endpoint=ask.client,
-            handle=what.handle,
-            reader=what.reader,
-            data_seq=what.data_seq,
-        )
-
-    def _pass_part_on(
-        self, request: _OpenRequest, place: int | str, message: PlacedPart | PlacedContinuousReadAck
-    ) -> Sequence[Effect]:
+    def _pass_part_on(self, request: _OpenRequest, message: Part | ContinuousReadAck) -> Sequence[Effect]:
         """Pass a part of an answer on, and complete the answer after the last one."""
-        if place not in request.missing:
+        if message.place not in request.missing:
             return ()
-        request.missing.discard(place)
-        passed = Send(request.source, message)
+        request.missing.discard(message.place)
+        passed = Send(request.verified.address, message)
         return (passed,) if request.missing else (passed, *self._complete_answer(request))
 
     def _complete_answer(self, request: _OpenRequest) -> Sequence[Effect]:
         """Close a request all of whose parts were sent, and report this to the client."""
         assert request.table is not None
         del self._open[request.ask.id]
+        verified = request.verified
         complete = PartsComplete(
-            id=request.ask.id, table=request.table, claims=request.claims, places=request.places
+            id=request.ask.id, table=request.table, claims=verified.claims, places=request.places
         )
-        return (Send(request.source, complete),)
+        return (Send(verified.address, complete),)
 
     def _processor_of(self, table: Table | None, partition: int) -> str:
         """Return the address of the processor of a partition; of an unknown table, the first one."""

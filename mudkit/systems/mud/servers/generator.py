@@ -22,13 +22,13 @@ from typing import Final
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
     PoliciesFollow,
     PoliciesRequest,
     PolicyUpdate,
-    Ship,
 )
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import record_dropped

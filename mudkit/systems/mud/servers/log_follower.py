@@ -10,7 +10,15 @@ from msgspec import UNSET
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_incarnation, last_lsn_of, shared_lsn
 from mudkit.events import Effect, Entropy, Send
-from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, LogAck, LogEntry, TableEntry, TablesState
+from mudkit.systems.mud.messages.servers import (
+    DropEntry,
+    FollowLog,
+    Log,
+    LogAck,
+    LogEntry,
+    TableEntry,
+    TablesState,
+)
 from mudkit.systems.mud.tables.replica import TableReplica
 from mudkit.systems.mud.tables.table import Table
 

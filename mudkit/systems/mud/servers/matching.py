@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from mudkit.errors import MudkitError, PredicateError
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table

@@ -57,7 +57,7 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.notifications import (
     NOTIFICATION_SERVER_FROM_ANOTHER,
     NOTIFICATION_SERVER_FROM_CLOUD,
     NOTIFICATION_SERVER_FROM_SERVICE,
@@ -77,11 +77,8 @@ from mudkit.systems.mud.messages import (
     Vacated,
     Welcome,
     Whereabouts,
-    app_of,
-    is_of_service,
-    netid_of,
-    server_index,
 )
+from mudkit.systems.mud.messages.parts import app_of, is_of_service, netid_of, server_index
 from mudkit.systems.mud.servers.addresses import OCCUPIED, Addresses
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import record_dropped

@@ -2,23 +2,23 @@
 
 Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
-================  ====================================================================================
-any message       dropped unless its sender may send it
-PartitionRead     to the back end if the latest version is requested, else to a replica
-RoutedWrite       to the back end, with the interval between reads of its partition if the client asks
-Log               match each changed row with the continuous reads; send a change to those that it
-                  reaches, and to those that it no longer reaches, over the notification server; end a
-                  read whose predicate fails on it, with the reason. The rows of a batch are matched
-                  when all are applied, and a read is sent their changes in one message
-Registration      at one position of the log: existing records, as far as requested, then all changes; not
-                  registered, if digests of delivered records are not known. A read of aggregates is sent
-                  their state, now and whenever a change of its records changes it
-ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
-Unregistration    end the read; a late duplicate of its registration does not begin it again
-SessionGone       end the reads of a session that the notification server has given up; if it does not
-                  know the client any more, send it the address
-DeviceMoved       store the address of a session's device, which a restored notification server may lack
-================  ====================================================================================
+=================  ===================================================================================
+any message        dropped unless its sender may send it
+ReadRequest        to the back end if its route requires the latest version, else to a replica
+WriteRequest       to the back end, with the interval between reads of its partition if the client asks
+Log                match each changed row with the continuous reads; send a change to those that it
+                   reaches, and to those that it no longer reaches, over the notification server; end a
+                   read whose predicate fails on it, with the reason. The rows of a batch are matched
+                   when all are applied, and a read is sent their changes in one message
+RegisterRequest    at one position of the log: existing records, as far as requested, then all changes; not
+                   registered, if digests of delivered records are not known. A read of aggregates is sent
+                   their state, now and whenever a change of its records changes it
+UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
+UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
+SessionGone        end the reads of a session that the notification server has given up; if it does not
+                   know the client any more, send it the address
+DeviceMoved        store the address of a session's device, which a restored notification server may lack
+=================  ===================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
 name keys that a reader has never seen.
@@ -27,9 +27,8 @@ name keys that a reader has never seen.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -37,89 +36,69 @@ from msgspec.structs import replace
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
-from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import (
-    FOLLOWER_FROM_BACK_END,
-    PROCESSOR_FROM_GATEWAY,
+from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
-    CollectEntry,
-    ContinuousReadAck,
     DeviceMoved,
-    DropEntry,
-    EncodedError,
     LeftRead,
-    Log,
     NewGeneration,
-    PartitionRead,
-    ReaderDataUpdate,
-    Registration,
-    RoutedWrite,
-    Row,
-    RowEntry,
     SessionGone,
-    TableEntry,
-    TablesState,
     Tell,
-    Unregistration,
     Upsert,
     Whereabouts,
+)
+from mudkit.systems.mud.messages.parts import (
+    EncodedError,
+    Row,
     encode_error,
     netid_of,
     processor_index,
     server_index,
 )
+from mudkit.systems.mud.messages.requests import (
+    ContinuousReadAck,
+    ContinuousReadRequest,
+    ReadRequest,
+    RegisterRequest,
+    Request,
+    UnregisterRequest,
+    UpdateDataRequest,
+    WriteRequest,
+)
+from mudkit.systems.mud.messages.servers import (
+    FOLLOWER_FROM_BACK_END,
+    PROCESSOR_FROM_GATEWAY,
+    CollectEntry,
+    DropEntry,
+    Log,
+    ReadOrWrite,
+    Route,
+    Routed,
+    RowEntry,
+    TableEntry,
+    TablesState,
+)
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.read_rates import ReadRates
+from mudkit.systems.mud.servers.registered_reads import (
+    RegisteredRead,
+    recall_delivered,
+    select_from,
+    window_of,
+)
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.mud.tables.records import keys_digest
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
-from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
 
 _TIMEOUT_US: Final = 1_000_000
 _MAX_TIMEOUT_US: Final = 10_000_000
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
-_OfContinuousRead: TypeAlias = Registration | ReaderDataUpdate | Unregistration
-
-
-@dataclass
-class _ContinuousRead:
-    """A continuous read, as far as it concerns this processor.
-
-    ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
-    was sent their last ``state`` instead, of these records, and one with a ``window`` those in it. It is sent
-    the columns of its ``selection``.
-    """
-
-    request: int
-    session: str
-    address: str
-    table: Table
-    claims: Claims | None
-    lsn: int
-    data_seq: int
-    data: Fields
-    keys: set[str] = field(default_factory=set)
-    aggregates: Aggregates | None = None
-    state: list[Value] = field(default_factory=list)
-    selection: Selection = field(default_factory=Selection)
-    window: Window | None = None
-
-    def sent_keys(self) -> set[str]:
-        """Return the keys of the records that the reader was sent and that have not left the read."""
-        return self.keys if self.window is None else set(self.window.first_keys())
-
-    def build_upsert(self, row: Row) -> Upsert:
-        """Build the change that tells the reader of a version of a record, as far as its columns are read."""
-        shown = self.selection.columns_of(self.table.visible_columns(row))
-        return Upsert(row.key, row.ver, shown, row.predicate, row.ts_us, row.lsn)
 
 
 class Processor:
@@ -136,7 +115,7 @@ class Processor:
         servers: Sequence[str],
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
+            str, Accepts[Log | TablesState] | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
             | Accepts[SessionGone | DeviceMoved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
@@ -151,7 +130,7 @@ class Processor:
         self._generation = 0
         self._turn = 0
         self._read_rates = ReadRates(0)
-        self._reads: dict[ReadKey, _ContinuousRead] = {}
+        self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, dict[ReadKey, None]] = {}
         """Keys of the continuous reads, by session, in the order of registration."""
         self._ended: set[ReadKey] = set()
@@ -186,9 +165,7 @@ class Processor:
         event: Received,
         message: Log
         | TablesState
-        | PartitionRead
-        | RoutedWrite
-        | _OfContinuousRead
+        | Routed[ReadOrWrite | ContinuousReadRequest]
         | SessionGone
         | DeviceMoved
         | StreamAck,
@@ -197,19 +174,8 @@ class Processor:
         match message:
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
-            case PartitionRead():
-                self._record_read(now_us, message)
-                return (Send(self._choose_address(message), message),)
-            case RoutedWrite():
-                return (Send(self._back_end, self._add_read_interval(now_us, message)),)
-            case Registration():
-                return self._register_read(now_us, message)
-            case ReaderDataUpdate():
-                return self._replace_reader_data(now_us, message)
-            case Unregistration(endpoint=endpoint, handle=number):
-                self._end_read((endpoint, number))
-                self._ended.add((endpoint, number))
-                return (self._build_ack(message, message.data_seq),)
+            case Routed():
+                return self._receive_request(now_us, message, message.what)
             case StreamAck(stream=stream, seq=seq):
                 sender = self._senders.get(event.source)
                 is_current = sender is not None and sender.name == stream
@@ -234,6 +200,29 @@ class Processor:
                         self._reads[read_key].address = address
                 return (Send(event.source, message),)
         return ()
+
+    def _receive_request(
+        self,
+        now_us: int,
+        routed: Routed[Request],
+        what: ReadOrWrite | ContinuousReadRequest,
+    ) -> Sequence[Effect]:
+        """Pass a read or write on; handle a request about a continuous read."""
+        match what:
+            case ReadRequest():
+                self._record_read(now_us, routed.route, what)
+                return (Send(self._choose_address(routed.route), routed),)
+            case WriteRequest():
+                return (Send(self._back_end, self._add_read_interval(now_us, routed, what)),)
+            case RegisterRequest():
+                return self._register_read(now_us, routed, what)
+            case UpdateDataRequest():
+                return self._replace_reader_data(now_us, routed, what)
+            case UnregisterRequest():
+                read_key: ReadKey = routed.verified.endpoint, what.handle
+                self._end_read(read_key)
+                self._ended.add(read_key)
+                return (self._build_ack(routed, what.data_seq),)
 
     def _receive_log(self, now_us: int, event: Received, message: Log | TablesState) -> Sequence[Effect]:
         """Follow the log by new entries or its whole state; one of another log begins a new generation."""
@@ -271,35 +260,40 @@ class Processor:
             effects += sender.send(now_us, NewGeneration(self._me, self._generation))
         return effects
 
-    def _choose_address(self, read: PartitionRead) -> str:
+    def _choose_address(self, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address."""
-        if read.latest or not self._replicas:
+        if route.is_latest or not self._replicas:
             return self._back_end
         self._turn += 1
         return self._replicas[self._turn % len(self._replicas)]
 
-    def _record_read(self, now_us: int, read: PartitionRead) -> None:
-        """Count a read of a partition; one by keys counts for their share of the partition's records."""
-        table, share = self._log.copy.tables.get(read.name), 1.0
-        if table is not None and read.keys is not None:
-            of_partition = sum(table.partition_of(key) == read.partition for key in read.keys)
-            per_partition = self._log.copy.key_count(table) / table.partitions
-            share = min(1.0, of_partition / max(1.0, per_partition))
-        self._read_rates.record_read(now_us, (read.table, read.partition), share)
+    def _record_read(self, now_us: int, route: Route, read: ReadRequest) -> None:
+        """Count a read of partitions; one by keys counts for their share of a partition's records."""
+        table = self._log.copy.tables.get(read.name)
+        for partition in route.partitions:
+            share = 1.0
+            if table is not None and read.keys is not None:
+                of_partition = sum(table.partition_of(key) == partition for key in read.keys)
+                per_partition = self._log.copy.key_count(table) / table.partitions
+                share = min(1.0, of_partition / max(1.0, per_partition))
+            self._read_rates.record_read(now_us, (route.table, partition), share)
 
-    def _add_read_interval(self, now_us: int, write: RoutedWrite) -> RoutedWrite:
+    def _add_read_interval(
+        self, now_us: int, routed: Routed[Request], write: WriteRequest
+    ) -> Routed[Request]:
         """Return a write with the interval between reads of its partition, if its client asks for it.
 
         0: another client has a continuous read of the table. Otherwise the write is returned as it is.
         """
         table = self._log.copy.tables.get(write.name)
         if write.asks_read_interval is UNSET or table is None:
-            return write
-        matching = self._matching.get(table.number)
-        if matching is not None and matching.has_reader_besides(write.client):
-            return replace(write, read_interval_ms=0)
+            return routed
         partition = table.number, table.partition_of(write.key)
-        return replace(write, read_interval_ms=self._read_rates.interval_ms(now_us, partition))
+        interval_ms = self._read_rates.interval_ms(now_us, partition)
+        matching = self._matching.get(table.number)
+        if matching is not None and matching.has_reader_besides(routed.verified.endpoint):
+            interval_ms = 0
+        return replace(routed, route=replace(routed.route, read_interval_ms=interval_ms))
 
     # -- changes
 
@@ -377,7 +371,7 @@ class Processor:
         self,
         now_us: int,
         read_key: ReadKey,
-        read: _ContinuousRead,
+        read: RegisteredRead,
         window: Window,
         changes: Sequence[Row | LeftRead],
         lsn: int,
@@ -397,7 +391,7 @@ class Processor:
             return ()
         return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
 
-    def _build_moved(self, read: _ContinuousRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
+    def _build_moved(self, read: RegisteredRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
         """Build the change that tells a reader of a record that has come into a window or left it."""
         row = self._log.copy.row_of(read.table, key)
         assert row is not None
@@ -407,7 +401,7 @@ class Processor:
         self,
         now_us: int,
         read_key: ReadKey,
-        read: _ContinuousRead,
+        read: RegisteredRead,
         window: Window,
         existing: Mapping[str, Row],
         delivered: Mapping[str, bool],
@@ -456,7 +450,7 @@ class Processor:
         return effects
 
     def _refill_window(
-        self, now_us: int, read_key: ReadKey, read: _ContinuousRead, before: Table
+        self, now_us: int, read_key: ReadKey, read: RegisteredRead, before: Table
     ) -> Sequence[Effect]:
         """Send what a window gains and loses by other reader data, or by other columns than ``before``."""
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
@@ -468,7 +462,7 @@ class Processor:
             if processor_index(table.number, partition, self._processors) == self._number
         ]
         try:
-            rows = self._select(table, own, reader.predicate, reader.data, reader.auth)
+            rows = select_from(self._log.copy, table, own, reader.predicate, reader.data, reader.auth)
         except MudkitError as error:
             return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
         existing = {row.key: row for row in rows}
@@ -477,26 +471,11 @@ class Processor:
             for key in read.sent_keys()
             if (row := self._log.copy.row_of(table, key)) is not None
         }
-        window = _window_of(read.selection, existing, table)
+        window = window_of(read.selection, existing, table)
         return self._fill_window(now_us, read_key, read, window, existing, delivered)
 
-    def _select(
-        self,
-        table: Table,
-        partitions: Sequence[int],
-        predicate: Predicate,
-        data: Fields,
-        auth: Mapping[str, str],
-    ) -> list[Row]:
-        """Return the records of partitions that match a predicate and are visible to a reader."""
-        return [
-            row
-            for partition in partitions
-            for row in self._log.copy.select(table, partition, predicate, None, data, auth)
-        ]
-
     def _send_aggregates(
-        self, now_us: int, read_key: ReadKey, read: _ContinuousRead, aggregates: Aggregates
+        self, now_us: int, read_key: ReadKey, read: RegisteredRead, aggregates: Aggregates
     ) -> Sequence[Effect]:
         """Send the state of a read's aggregates if it has changed; end the read if they fail on a record."""
         rows = [self._log.copy.row_of(read.table, key) for key in sorted(read.keys)]
@@ -509,12 +488,12 @@ class Processor:
         read.state = state
         return self._send_tell(now_us, read_key, state=state)
 
-    def _record_shown(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
+    def _record_shown(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
         """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
         read.keys.add(key)
         self._shown_to.setdefault((read.table.number, key), set()).add(read_key)
 
-    def _record_left(self, read_key: ReadKey, read: _ContinuousRead, key: str) -> None:
+    def _record_left(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
         """Note that a record has left a read."""
         read.keys.discard(key)
         self._shown_to.get((read.table.number, key), set()).discard(read_key)
@@ -592,88 +571,52 @@ class Processor:
 
     # -- continuous reads
 
-    def _register_read(self, now_us: int, message: Registration) -> Sequence[Effect]:
+    def _register_read(
+        self, now_us: int, routed: Routed[Request], registration: RegisterRequest
+    ) -> Sequence[Effect]:
         """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
-        read_key: ReadKey = message.endpoint, message.handle
-        if self._log.lsn < message.min_lsn or read_key in self._ended:
+        read_key: ReadKey = routed.verified.endpoint, registration.handle
+        if self._log.lsn < routed.route.min_lsn or read_key in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
         try:
-            table = self._check_table(now_us, message)
+            table = self._check_table(now_us, routed, registration)
             known = self._reads.get(read_key)
             effects: list[Effect] = []
-            if known is None or known.request < message.request:
+            if known is None or known.request < registration.request:
                 sent: set[str] = set() if known is None else known.sent_keys()
-                recalled, unknown = self._recall_delivered(table, message, sent)
+                recalled, unknown = recall_delivered(
+                    self._log.copy, self._me, table, routed, registration, sent
+                )
                 if unknown:
-                    return (self._build_ack(message, message.data_seq, unknown=unknown),)
+                    return (self._build_ack(routed, registration.data_seq, unknown=unknown),)
                 self._end_read(read_key)
                 if known is not None:
                     self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, read_key, table, message, recalled, sent)
+                effects += self._begin_read(now_us, table, routed, registration, recalled, sent)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
-            return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
+            return (self._build_ack(routed, registration.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[read_key]
-        return [*effects, self._build_ack(message, read.data_seq, lsn=read.lsn)]
+        return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn)]
 
-    def _check_table(self, now_us: int, message: Registration) -> Table:
+    def _check_table(self, now_us: int, routed: Routed[Request], registration: RegisterRequest) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
-        tables, claims = self._log.copy.tables, message.claims
-        table = tables.get(message.name)
-        if table is None or not table.has_partitions(message.table, message.partitions):
-            raise no_such_table_error(message.name, tables, claims)
+        tables, claims, route = self._log.copy.tables, routed.verified.claims, routed.route
+        table = tables.get(registration.name)
+        if table is None or not table.has_partitions(route.table, route.partitions):
+            raise no_such_table_error(registration.name, tables, claims)
         if claims is not None and claims.expires_s <= now_us / 1e6:
             raise TokenExpired("This token has expired.", where="token", remedy="take a new one")
         table.check_access(claims)
         return table
 
-    def _recall_delivered(
-        self, table: Table, message: Registration, sent: set[str]
-    ) -> tuple[set[str], list[int]]:
-        """Return the keys of a registration's delivered records, and the buckets whose keys it has to name.
-
-        A digest is compared with that of the records which the read has at its position if none of them has
-        changed since, and with that of ``sent``, the keys of what this generation has sent it.
-        """
-        delivered, unknown = set(message.delivered), list[int]()
-        if message.digests is UNSET:
-            return delivered, unknown
-        guesses = [table.buckets_of(self._matching_keys(table, message)), table.buckets_of(sent)]
-        for bucket, digest in message.digests:
-            if table.partition_of_bucket(bucket) in message.partitions:
-                known = [guess[bucket] for guess in guesses if bucket in guess]
-                keys = next((keys for keys in known if keys_digest(keys) == digest), None)
-                if keys is None:
-                    unknown.append(bucket)
-                else:
-                    delivered.update(keys)
-        return delivered, unknown
-
-    def _matching_keys(self, table: Table, message: Registration) -> list[str]:
-        """Return the keys of the matching records that are not newer than a registration's position.
-
-        Of a window, those of the records in it.
-        """
-        since_lsn = message.since_lsns.get(self._me, -1)
-        begun_lsn = (message.begun_lsns or {}).get(self._me, since_lsn)
-        sync_us = message.sync_us
-        predicate, auth = message.predicate.predicate(), {} if message.claims is None else message.claims.auth
-        rows = self._select(table, message.partitions, predicate, message.reader, auth)
-        if message.selection is not UNSET and message.selection.limit is not None:
-            return _window_of(message.selection, {row.key: row for row in rows}, table).first_keys()
-        return [
-            row.key
-            for row in rows
-            if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
-        ]
-
     def _begin_read(
         self,
         now_us: int,
-        read_key: ReadKey,
         table: Table,
-        message: Registration,
+        routed: Routed[Request],
+        registration: RegisterRequest,
         recalled: set[str],
         sent: set[str],
     ) -> Sequence[Effect]:
@@ -683,21 +626,21 @@ class Processor:
         this generation has sent it, which may arrive only after this registration, or never. Raise
         MudkitError if the predicate fails; then nothing is stored.
         """
-        delivered = recalled | sent
-        predicate, copy = message.predicate.predicate(), self._log.copy
-        auth = {} if message.claims is None else message.claims.auth
-        named = message.data_seq, message.reader
+        delivered, verified, partitions = recalled | sent, routed.verified, routed.route.partitions
+        read_key: ReadKey = verified.endpoint, registration.handle
+        predicate, copy, auth = registration.predicate.predicate(), self._log.copy, verified.auth
+        named = registration.data_seq, registration.reader
         data_seq, data = max(named, self._early_data.pop(read_key, named), key=itemgetter(0))
-        existing = self._select(table, message.partitions, predicate, data, auth)
+        existing = select_from(copy, table, partitions, predicate, data, auth)
         aggregates, state = None, []
-        if message.aggregate is not UNSET:
-            aggregates = Aggregates(message.aggregate)
+        if registration.aggregate is not UNSET:
+            aggregates = Aggregates(registration.aggregate)
             state = list(aggregates.of([record_of(row) for row in existing]))
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
-        read = _ContinuousRead(
-            message.request, message.session, message.address, table, message.claims, self._log.lsn,
-            data_seq, data, aggregates=aggregates, state=state,
-            selection=Selection() if message.selection is UNSET else message.selection,
+        read = RegisteredRead(
+            registration.request, registration.session, verified.address, table, verified.claims,
+            self._log.lsn, data_seq, data, aggregates=aggregates, state=state,
+            selection=Selection() if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
@@ -705,21 +648,21 @@ class Processor:
             for row in existing:
                 self._record_shown(read_key, read, row.key)
             return self._send_tell(now_us, read_key, state=state)
-        since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
+        since_lsn, sync_us = registration.since_lsns.get(self._me), registration.sync_us
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
         if since_lsn is not None:
-            shared_lsn = self._log.shared_lsn((message.log_incarnations or {}).get(self._me, ""))
+            shared_lsn = self._log.shared_lsn((registration.log_incarnations or {}).get(self._me, ""))
             if since_lsn > shared_lsn:
                 since_lsn, stale = shared_lsn, delivered
         if read.selection.limit is not None:
             by_key = {row.key: row for row in existing}
-            window = _window_of(read.selection, by_key, table)
+            window = window_of(read.selection, by_key, table)
             present = recalled & by_key.keys()
             known_keys = {
                 key: since_lsn is not None and key in present and by_key[key].lsn <= since_lsn
                 for key in delivered
-                if table.partition_of(key) in message.partitions
+                if table.partition_of(key) in partitions
             }
             known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
             return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
@@ -733,7 +676,7 @@ class Processor:
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
-            if table.partition_of(key) not in message.partitions:
+            if table.partition_of(key) not in partitions:
                 continue
             known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
@@ -745,25 +688,27 @@ class Processor:
                 self._record_shown(read_key, read, key)
         return self._send_existing(now_us, read_key, changes, is_first=since_lsn is None)
 
-    def _replace_reader_data(self, now_us: int, message: ReaderDataUpdate) -> Sequence[Effect]:
+    def _replace_reader_data(
+        self, now_us: int, routed: Routed[Request], update: UpdateDataRequest
+    ) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""
-        read_key: ReadKey = message.endpoint, message.handle
+        read_key: ReadKey = routed.verified.endpoint, update.handle
         read = self._reads.get(read_key)
         if read is None:  # a registration with older data may still be in flight
-            if message.data_seq > self._early_data.get(read_key, (0, {}))[0]:
-                self._early_data[read_key] = message.data_seq, message.reader
-            return (self._build_ack(message, message.data_seq),)
+            if update.data_seq > self._early_data.get(read_key, (0, {}))[0]:
+                self._early_data[read_key] = update.data_seq, update.reader
+            return (self._build_ack(routed, update.data_seq),)
         effects: Sequence[Effect] = ()
-        if message.data_seq > read.data_seq:
-            read.data_seq, read.data = message.data_seq, message.reader
-            self._matching[read.table.number].replace_reader_data(read_key, message.reader)
+        if update.data_seq > read.data_seq:
+            read.data_seq, read.data = update.data_seq, update.reader
+            self._matching[read.table.number].replace_reader_data(read_key, update.reader)
             if read.window is not None:
                 effects = self._refill_window(now_us, read_key, read, read.table)
-        return *effects, self._build_ack(message, read.data_seq)
+        return *effects, self._build_ack(routed, read.data_seq)
 
     def _build_ack(
         self,
-        message: _OfContinuousRead,
+        routed: Routed[Request],
         data_seq: int,
         *,
         lsn: int | None = None,
@@ -772,15 +717,16 @@ class Processor:
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(
-            id=message.id,
+            id=routed.id,
             generation=self._generation,
             lsn=self._log.lsn if lsn is None else lsn,
             data_seq=data_seq,
             error=error,
             log_incarnation=self._log.log_incarnation or UNSET,
             unknown=unknown,
+            place=self._me,
         )
-        return Send(message.reply, registered)
+        return Send(routed.route.reply, registered)
 
     def _end_read(self, read_key: ReadKey) -> None:
         """Forget a continuous read, if there is one of this handle."""
@@ -793,8 +739,3 @@ class Processor:
         self._matching[read.table.number].remove(read_key)
         for key in read.keys:
             self._shown_to[read.table.number, key].discard(read_key)
-
-
-def _window_of(selection: Selection, rows: Mapping[str, Row], table: Table) -> Window:
-    """Return the window of some records of a table."""
-    return Window(selection, {key: record_of(row, table) for key, row in rows.items()})

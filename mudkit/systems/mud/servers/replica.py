@@ -6,62 +6,83 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import EncodedError, Row, encode_error
+from mudkit.systems.mud.messages.requests import Part, ReadRequest, Request
+from mudkit.systems.mud.messages.servers import (
     FOLLOWER_FROM_BACK_END,
     REPLICA_FROM_PROCESSOR,
     Log,
     LogEntry,
-    Part,
-    PartitionRead,
+    Routed,
     TablesState,
-    encode_error,
 )
 from mudkit.systems.mud.servers.log_follower import LogFollower
-from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of, select_rows
+from mudkit.systems.mud.tables.replica import TableReplica, aggregate, select_rows
 from mudkit.systems.mud.tables.table import no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
+from mudkit.wire import Value
 
 
 def answer_read(
-    copy: TableReplica, read: PartitionRead, back_end: str | None = None, *, is_other_log: bool = False
+    copy: TableReplica,
+    routed: Routed[Request],
+    read: ReadRequest,
+    back_end: str | None = None,
+    *,
+    is_other_log: bool = False,
 ) -> Sequence[Effect]:
-    """Answer a read of one partition from a copy, or pass it to the back end if the copy is too old.
+    """Answer a read of the partitions of its route from a copy, or pass it on if the copy is too old.
 
-    ``back_end`` None: this is the back end, which is too old only if its store was wiped. ``is_other_log``:
-    the reader knows another incarnation of the log than the copy.
+    It is passed to the ``back_end``; None: this is the back end, which is too old only if its store was
+    wiped. ``is_other_log``: the reader knows another incarnation of the log than the copy.
     """
-    table = copy.tables.get(read.name)
-    is_behind = copy.lsn < read.min_lsn
-    if back_end is not None and (is_behind or is_other_log or table is None):
-        return (Send(back_end, read),)
+    route = routed.route
+    is_behind = copy.lsn < route.min_lsn
+    if back_end is not None and (is_behind or is_other_log or read.name not in copy.tables):
+        return (Send(back_end, routed),)
+    return [Send(route.reply, _build_part(copy, routed, read, partition)) for partition in route.partitions]
+
+
+def _build_part(copy: TableReplica, routed: Routed[Request], read: ReadRequest, partition: int) -> Part:
+    """Build the part of the answer to a read that one partition has, or its error."""
+    rows: list[Row] | UnsetType = UNSET
+    state: list[Value] | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
     try:
-        if is_behind:
-            raise TableProblem(
-                "The store is older than what this client has read.",
-                where=f"table {read.name!r}",
-                found=f"entry {copy.lsn} of the log",
-                expected=f"entry {read.min_lsn} or a later one",
-                remedy="it was wiped: begin with an empty storage of the device",
-            )
-        if table is None or not table.has_partitions(read.table, [read.partition]):
-            raise no_such_table_error(read.name, copy.tables)
-        table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it
-        predicate = None if read.predicate is None else read.predicate.predicate()
-        rows = copy.select(table, read.partition, predicate, read.keys, read.reader, read.auth)
-        if read.selection is not UNSET:
-            rows = select_rows(rows, read.selection)
+        selected = _select(copy, routed, read, partition)
         if read.aggregate is None:
-            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, rows=rows)
+            rows = selected
         else:
-            state = aggregate(rows, read.aggregate)
-            part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, state=state)
-    except MudkitError as error:
-        part = Part(id=read.id, partition=read.partition, lsn=copy.lsn, error=encode_error(error))
-    return (Send(read.reply, part),)
+            state = aggregate(selected, read.aggregate)
+    except MudkitError as problem:
+        error = encode_error(problem)
+    return Part(
+        id=routed.id, partition=partition, lsn=copy.lsn, rows=rows, state=state, error=error, place=partition
+    )
+
+
+def _select(copy: TableReplica, routed: Routed[Request], read: ReadRequest, partition: int) -> list[Row]:
+    """Return the rows of a partition that a read asks for; raise MudkitError if it cannot be answered."""
+    route, verified = routed.route, routed.verified
+    table = copy.tables.get(read.name)
+    if copy.lsn < route.min_lsn:
+        raise TableProblem(
+            "The store is older than what this client has read.",
+            where=f"table {read.name!r}",
+            found=f"entry {copy.lsn} of the log",
+            expected=f"entry {route.min_lsn} or a later one",
+            remedy="it was wiped: begin with an empty storage of the device",
+        )
+    if table is None or not table.has_partitions(route.table, [partition]):
+        raise no_such_table_error(read.name, copy.tables)
+    table.check_access(verified.claims)  # it may have changed since the gateway checked it
+    predicate = None if read.predicate is None else read.predicate.predicate()
+    rows = copy.select(table, partition, predicate, read.keys, read.reader, verified.auth)
+    return rows if read.selection is UNSET else select_rows(rows, read.selection)
 
 
 _APPLY: Final = "apply"
@@ -75,7 +96,7 @@ class Replica:
 
     def __init__(self, ports: Ports, back_end: str, processors: Sequence[str], lag_us: int) -> None:
         self._back_end = back_end
-        self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[PartitionRead]] = {
+        self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[Routed[ReadRequest]]] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
@@ -99,12 +120,12 @@ class Replica:
         return ()
 
     def _receive(
-        self, now_us: int, event: Received, message: Log | TablesState | PartitionRead
+        self, now_us: int, event: Received, message: Log | TablesState | Routed[ReadRequest]
     ) -> Sequence[Effect]:
         """Handle a message that its sender may send: answer a read, or follow the log."""
-        if isinstance(message, PartitionRead):
-            is_other = (message.log_incarnation or "") != self._log.log_incarnation
-            return answer_read(self._log.copy, message, self._back_end, is_other_log=is_other)
+        if isinstance(message, Routed):
+            is_other = (message.route.log_incarnation or "") != self._log.log_incarnation
+            return answer_read(self._log.copy, message, message.what, self._back_end, is_other_log=is_other)
         copy = self._log.copy
         if not self._log.accept_log(message):
             return (

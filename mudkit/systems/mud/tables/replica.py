@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import CollectEntry, DropEntry, LogEntry, Row, TableEntry, TablesState
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.servers import CollectEntry, DropEntry, LogEntry, TableEntry, TablesState
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, Version, no_such_table_error
 from mudkit.tokens import Claims

@@ -18,7 +18,7 @@ from mudkit.checks import unusable
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, PredicateError
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.exchange import from_json
-from mudkit.systems.mud.messages import Row
+from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.tables.queries import check_column, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, record_of

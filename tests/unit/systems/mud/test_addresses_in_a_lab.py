@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.systems import mud
-from mudkit.systems.mud.messages import server_index
+from mudkit.systems.mud.messages.parts import server_index
 
 LATE_US = 30 * 60 * 1_000_000
 

@@ -10,7 +10,9 @@ from mudkit.errors import AccessDenied, ParameterError, TableProblem
 from mudkit.events import Received
 from mudkit.fleet.kernel import World
 from mudkit.systems import mud
-from mudkit.systems.mud.messages import Ask, RoutedWrite, WriteOutcome
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.requests import Ask, WriteOutcome
+from mudkit.systems.mud.messages.servers import Routed
 
 
 @pytest.fixture
@@ -297,7 +299,7 @@ def test_outcome_has_the_record_only_if_the_device_does_not_know_it(pair, receiv
     bob.increment("t", "k", "likes").result()
     ann.increment("t", "k", "likes").result()
     rows = {message.row for message in received if isinstance(message, WriteOutcome) and message.ver == 2}
-    assert not any(isinstance(row, mud.messages.Row) for row in rows)
+    assert not any(isinstance(row, Row) for row in rows)
     for ver, likes in ((3, 3), (4, 4)):
         (data,) = {
             str(message.row.data)
@@ -314,9 +316,9 @@ def test_messages_of_whole_records_have_no_new_field(pair, received):
 
     pair[0].write("t", "k", {"n": 1}).result()
     fields = [
-        as_wire(message.what if isinstance(message, Ask) else message)
+        as_wire(message.what if isinstance(message, Routed | Ask) else message)
         for message in received
-        if isinstance(message, RoutedWrite | WriteOutcome | Ask)
+        if isinstance(message, Routed | WriteOutcome | Ask)
     ]
     assert fields
     assert not any({"changes", "row"} & set(message) for message in fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
+from mud_machines import build_routed, op_of
 from mud_place import Place
 
 from mudkit import Lab
@@ -152,7 +153,7 @@ def test_late_copy_of_a_write_before_a_wipe_is_not_applied_again(place):
     ann = place.client("ann")
     ann.create("news").result()
     place.lab.world.fault_hook = lambda transfer: (
-        (0, 90_000_000) if as_wire(transfer.message)["kind"] in ("ask", "write") else (0,)
+        (0, 90_000_000) if op_of(as_wire(transfer.message)) in ("ask", "write") else (0,)
     )
     ann.write("news", "a", {"n": "before"}).result()
     place.lab.world.fault_hook = None
@@ -290,23 +291,17 @@ class Evil:
 
 
 CLAIMS = {"app": "news", "user": "ann", "device": None, "expires_s": 1e9}
-WRITE = {
-    "kind": "write", "id": "ann/news e.1", "reply": "evil/x", "client": "ann/news", "incarnation": "e", "number": 99,
-    "known": 1, "refused": None, "claims": CLAIMS, "name": "news", "table": None, "key": "a", "data": {"t": "forged"},
-    "type": "blind", "predicate": None, "replaces": None, "reader": {},
-}  # fmt: skip
-READ = {
-    "kind": "read", "id": "ann/news e.2", "reply": "evil/x", "name": "news", "table": 1, "partition": 0, "keys": None,
-    "predicate": None, "reader": {}, "auth": {"app": "news", "user": "ann"}, "aggregate": None, "latest": True, "least": 0,
-}  # fmt: skip
+FORGED = {"id": "ann/news e.1", "reply": "evil/x", "endpoint": "ann/news", "claims": CLAIMS, "name": "news"}
 
 
 @pytest.mark.parametrize("message", [
-    WRITE, READ, {"kind": "follow", "turn": "0" * 16}, {"kind": "has", "lsn": 1 << 50},
-    {"kind": "admin", "op": "drop", "id": "ann/news e.3", "name": "news", "claims": CLAIMS, "properties": {}},
+    build_routed("write", **FORGED, incarnation="e", number=99, data={"t": "forged"}),
+    build_routed("read", **FORGED, latest=True), build_routed("drop", **FORGED),
+    build_routed("register", **FORGED, sync_us=0),
+    {"kind": "follow", "turn": "0" * 16}, {"kind": "has", "lsn": 1 << 50},
     {"kind": "log", "entries": [{"lsn": 1 << 50, "op": "drop", "name": "news"}]},
     {"kind": "stream", "stream": "mud-processor-1 1", "number": 1, "first": 1, "body": {"what": "life"}},
-], ids=lambda message: message["kind"])  # fmt: skip
+], ids=op_of)  # fmt: skip
 def test_forged_messages_to_servers_are_dropped(place, message):
     ann, receivers = place.client("ann"), []
     ann.create("news", acl="user").result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mud_machines import op_of
 from mud_place import Place, listen
 
 from mudkit.errors import AccessDenied, PredicateError, TableProblem
@@ -144,7 +145,7 @@ def test_read_in_flight_is_refused_when_its_table_is_closed(kind, replicas):
     ann.write("news", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
     place.lab.world.fault_hook = lambda transfer: (
-        (3_000_000,) if as_wire(transfer.message)["kind"] in ("read", "register") else (0,)
+        (3_000_000,) if op_of(as_wire(transfer.message)) in ("read", "register") else (0,)
     )
     read = app.read("news", None, kind, sync_timestamp=0, callback=changes.append)
     place.lab.run(seconds=2)

@@ -18,7 +18,7 @@ from mudkit.errors import (
     TableProblem,
 )
 from mudkit.predicates import Predicate
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.parts import (
     EncodedError,
     app_of,
     decode_error,

@@ -175,9 +175,9 @@ def test_writes_without_a_utility_ask_nothing(place, monkeypatch):
     """Their messages are those without this measurement, to the byte."""
     choices, add = [], Processor._add_read_interval
 
-    def record(self, now_us, write):
+    def record(self, now_us, routed, write):
         choices.append(write.asks_read_interval)
-        return add(self, now_us, write)
+        return add(self, now_us, routed, write)
 
     monkeypatch.setattr(Processor, "_add_read_interval", record)
     write_all(place, None)

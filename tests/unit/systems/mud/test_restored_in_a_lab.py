@@ -7,7 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import TableProblem
 from mudkit.systems.mud import Client, Cloud, Conflict
-from mudkit.systems.mud.messages import Log
+from mudkit.systems.mud.messages.servers import Log
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 
 

@@ -11,7 +11,7 @@ from mud_place import Place
 
 from mudkit import Lab
 from mudkit.systems.mud import Client, Cloud, WritePolicy
-from mudkit.systems.mud.messages import AppsBatch
+from mudkit.systems.mud.messages.requests import AppsBatch
 
 GUIDE = Path(__file__).parents[4] / "docs/guides/mud.md"
 APPS = ("mail", "news", "chat")

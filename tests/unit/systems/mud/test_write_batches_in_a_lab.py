@@ -13,7 +13,8 @@ from mudkit import consistency
 from mudkit.errors import AccessDenied, OperationCancelled, ParameterError, TableProblem
 from mudkit.fleet.kernel import World
 from mudkit.systems import mud
-from mudkit.systems.mud.messages import PORT, Row, Tell
+from mudkit.systems.mud.messages.notifications import Tell
+from mudkit.systems.mud.messages.parts import PORT, Row
 from mudkit.systems.mud.policies.policies import NEVER, Later
 
 

@@ -16,7 +16,7 @@ from mudkit.systems.mud.device.connection import (
     Connection,
     Writing,
 )
-from mudkit.systems.mud.messages import (
+from mudkit.systems.mud.messages.requests import (
     SERVICE_FROM_GATEWAY,
     AskBatch,
     CreateRequest,
@@ -71,11 +71,14 @@ def ask(connection, request=READ, work=WORK, now_us=0):
 
 def answer(kind, identity, **fields):
     defaults = {
-        "part": {"partition": 0, "place": 0, "lsn": 1},
+        "part": {"partition": fields.get("place", 0), "place": 0, "lsn": 1},
         "registered": {"place": "p", "life": 1, "lsn": 1, "data_seq": 1},
         "complete": {"claims": None, "places": [], "table": TABLE},
-        "outcome": {} if "error" in fields else {"ver": 1, "lsn": 1, "partition": 0, "table": 1},
+        "outcome": {"claims": None},
+        "administered": {"claims": None},
     }
+    if kind == "outcome" and "error" not in fields:
+        fields = {"ver": 1, "lsn": 1, "partition": 0, "table": 1, **fields}
     decoded = SERVICE_FROM_GATEWAY.decode({"kind": kind, "id": identity, **defaults.get(kind, {}), **fields})
     assert decoded is not None
     return decoded

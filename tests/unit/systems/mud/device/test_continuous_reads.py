@@ -20,14 +20,9 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.own_tables import OwnTables
-from mudkit.systems.mud.messages import (
-    SERVICE_FROM_GATEWAY,
-    Listen,
-    Notification,
-    Register,
-    Unregister,
-    UpdateData,
-)
+from mudkit.systems.mud.messages.notifications import Notification
+from mudkit.systems.mud.messages.requests import SERVICE_FROM_GATEWAY
+from mudkit.systems.mud.operations import Listen, Register, Unregister, UpdateData
 from mudkit.systems.mud.tables.table import Table
 
 TABLE = {

@@ -8,7 +8,7 @@ from mud_machines import build_request
 
 from mudkit.events import size_bytes
 from mudkit.systems.mud.device.fair_shares import MAX_BYTES, MAX_REQUESTS, FairShares
-from mudkit.systems.mud.messages import Ask, AskBatch, IdentifiedRequest
+from mudkit.systems.mud.messages.requests import Ask, AskBatch, IdentifiedRequest
 
 
 def ask(number, app="game", size=1):

@@ -11,7 +11,7 @@ from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
-from mudkit.systems.mud.messages import Policy
+from mudkit.systems.mud.messages.notifications import Policy
 from mudkit.systems.mud.policies.artefact import Density, sha256
 from mudkit.systems.mud.policies.policies import Cached
 from mudkit.systems.mud.policies.utility import Query

@@ -6,7 +6,7 @@ import pytest
 from mud_machines import ports
 
 from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
-from mudkit.systems.mud.messages import LeftRead, Upsert
+from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 
 

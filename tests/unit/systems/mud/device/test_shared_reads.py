@@ -7,7 +7,7 @@ from msgspec import convert
 from mud_machines import build_request
 
 from mudkit.systems.mud.device.shared_reads import SharedReads
-from mudkit.systems.mud.messages import Ask, PartsComplete, PlacedPart
+from mudkit.systems.mud.messages.requests import Ask, Part, PartsComplete
 from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims
 
@@ -25,7 +25,7 @@ def complete(**properties):
 
 
 def part(place=0):
-    return PlacedPart(id=ask().id, partition=place, place=place, lsn=1, rows=[])
+    return Part(id=ask().id, partition=place, place=place, lsn=1, rows=[])
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def test_equal_read_gets_the_answer_with_its_own_claims(reads):
     reads.receive_part(part(0))
     answers, asks = reads.receive_end(0, ask().id, complete())
     assert [(app, type(answer), answer.id) for app, answer in answers] == [
-        ("news", PlacedPart, ask("news").id),
-        ("news", PlacedPart, ask("news").id),
+        ("news", Part, ask("news").id),
+        ("news", Part, ask("news").id),
         ("news", PartsComplete, ask("news").id),
     ]
     assert answers[-1][1].claims == NEWS

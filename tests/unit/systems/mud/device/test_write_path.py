@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mud_machines import op_of
 
 from mudkit import Lab
 from mudkit.errors import ParameterError, TableProblem
@@ -119,7 +120,7 @@ def lose(lab, kind, times=1):
     lost = []
 
     def lose_some(transfer):
-        if as_wire(transfer.message)["kind"] != kind or len(lost) == times:
+        if op_of(as_wire(transfer.message)) != kind or len(lost) == times:
             return (0,)
         lost.append(transfer)
         return ()

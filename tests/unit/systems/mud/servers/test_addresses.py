@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudkit.events import Send
-from mudkit.systems.mud.messages import Occupied
+from mudkit.systems.mud.messages.notifications import Occupied
 from mudkit.systems.mud.servers.addresses import Addresses
 
 LATE_US = 10_000_000

@@ -35,9 +35,7 @@ SECRET = to_json(Predicate("receiver.age >= 21"))
 
 
 def administer(master, op, name, identity, **properties):
-    return handle_event(
-        master, "admin", "gateway", id=identity, op=op, name=name, properties=properties, claims=OWNER
-    )
+    return handle_event(master, op, "gateway", id=identity, name=name, properties=properties, claims=OWNER)
 
 
 def create(master, name="t", identity="1"):
@@ -508,7 +506,7 @@ def list_results(store):
 
 def request(master, number, op="create", name="t", incarnation="first", **fields):
     return handle_event(
-        master, "admin", "gateway", id=f"jane/news {incarnation}.{number}", op=op, name=name, properties={},
+        master, op, "gateway", id=f"jane/news {incarnation}.{number}", name=name, properties={},
         claims=OWNER, **fields,
     )  # fmt: skip
 

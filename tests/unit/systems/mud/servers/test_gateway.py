@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from mud_machines import build_request as build_ask
-from mud_machines import handle_event, is_dropped, ports
+from mud_machines import handle_event, is_dropped, op_of, ports
 
 from mudkit.events import Received
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.messages import Describe
+from mudkit.systems.mud.messages.servers import Describe
 from mudkit.systems.mud.servers import gateway
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.tokens import Authority
@@ -69,10 +69,10 @@ def test_read_goes_to_each_partition_and_completes_after_the_last(machine, token
         {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
     )
     routed = describe(machine)
-    assert [(to, message["partition"], message["least"]) for to, message in routed] == [
-        ("p1", 0, 7),
-        ("p0", 1, 9),
-    ]
+    assert [
+        (to, message["route"]["table"], message["route"]["partitions"], message["route"]["least"])
+        for to, message in routed
+    ] == [("p1", 3, [0], 7), ("p0", 3, [1], 9)]
     assert [
         message["kind"] for _, message in handle_event(machine, "part", "r", id=id_of("1"), partition=1)
     ] == ["part"]
@@ -85,12 +85,12 @@ def test_read_goes_to_each_partition_and_completes_after_the_last(machine, token
 
 def test_positions_seen_of_another_table_of_the_name_are_ignored(machine, token):
     ask(machine, token, **read_fields(seen={"0": 50}, table=2))
-    assert [message["least"] for _, message in describe(machine)] == [7, 7]
+    assert [message["route"]["least"] for _, message in describe(machine)] == [7, 7]
 
 
 def test_read_of_named_keys_goes_only_to_their_partitions(machine, token):
     ask(machine, token, **read_fields(keys=["h", "z"]))
-    assert [message["partition"] for _, message in describe(machine)] == [1]
+    assert [message["route"]["partitions"] for _, message in describe(machine)] == [[1]]
     ask(machine, token, "2", **read_fields(keys=[]))
     assert [message["kind"] for _, message in describe(machine, "2")] == ["complete"]
 
@@ -111,16 +111,20 @@ def test_joining_read_requests_its_tables_and_the_latest_records(machine, token)
             "kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS, "joined": ["people", "cities"],
         }),
     ]  # fmt: skip
-    assert [message["latest"] for _, message in describe(machine, joined=joined_tables())] == [True, True]
+    routed = describe(machine, joined=joined_tables())
+    assert [message["route"]["latest"] for _, message in routed] == [True, True]
     ask(machine, token, "2", **read_fields(predicate=to_json(Predicate("a = 'lookup'"))))
-    assert [message["latest"] for _, message in describe(machine, "2")] == [False, False]
+    assert [message["route"]["latest"] for _, message in describe(machine, "2")] == [False, False]
+    ask(machine, token, "3", **read_fields(latest=True))
+    assert [message["route"]["latest"] for _, message in describe(machine, "3")] == [True, True]
 
 
 def test_continuous_read_requires_the_log_position_of_its_tables(machine, token):
     ask(machine, token, op="register", predicate=JOINS)
-    assert {message["least"] for _, message in describe(machine, joined=joined_tables())} == {9}
+    assert {message["route"]["least"] for _, message in describe(machine, joined=joined_tables())} == {9}
     ask(machine, token, "2", op="register", predicate=JOINS)
-    assert {message["least"] for _, message in describe(machine, "2", joined=joined_tables(), lsn=12)} == {12}
+    routed = describe(machine, "2", joined=joined_tables(), lsn=12)
+    assert {message["route"]["least"] for _, message in routed} == {12}
 
 
 @pytest.mark.parametrize("op", ["read", "register"])
@@ -156,7 +160,7 @@ def test_client_without_access_is_refused(machine, authority):
     ((_, message),) = describe(machine, acl="user")
     assert message["error"]["kind"] == "AccessDenied"
     ask(machine, None, "2", **read_fields())
-    assert [message["kind"] for _, message in describe(machine, "2", acl="public")] == ["read", "read"]
+    assert [op_of(message) for _, message in describe(machine, "2", acl="public")] == ["read", "read"]
 
 
 @pytest.mark.parametrize("op", ["read", "write", "create", "register"])
@@ -172,32 +176,32 @@ def test_write_with_an_expired_token_is_passed_to_the_back_end(machine, token):
     ((to, _),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
     assert to == "master"
     ((to, message),) = describe(machine)
-    assert (to, message["kind"], message["refused"]["kind"]) == ("p0", "write", "TokenExpired")
+    assert (to, op_of(message), message["verified"]["refused"]["kind"]) == ("p0", "write", "TokenExpired")
     ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
     ((_, message),) = describe(machine, "2")
-    assert message["refused"] is None
+    assert message["verified"]["refused"] is None
 
 
 def test_write_to_an_unknown_or_closed_table_is_passed_on(machine, token):
     ask(machine, token, op="write", key="h")
     ((to, message),) = describe(machine, table=None)
-    assert (to, message["kind"]) == ("p0", "write")
+    assert (to, op_of(message)) == ("p0", "write")
     ask(machine, None, "2", op="write", key="h")
     ((to, message),) = describe(machine, "2")
-    assert (to, message["claims"]) == ("p0", None)
+    assert (to, message["verified"]["claims"]) == ("p0", None)
 
 
 def test_continuous_read_keeps_the_number_of_a_dropped_table(machine, token):
     for identity, known, expected in (("1", None, TABLE["number"]), ("2", 1, 1)):
         ask(machine, token, identity, op="register", table=known)
-        assert {message["table"] for _, message in describe(machine, identity)} == {expected}
+        assert {message["route"]["table"] for _, message in describe(machine, identity)} == {expected}
 
 
 def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     ask(machine, token, op="register")
     routed = describe(machine, split=["g", "p"])
-    assert {to: message["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
-    assert {message["claims"]["expires_s"] for _, message in routed} == {100.0}
+    assert {to: message["route"]["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
+    assert {message["verified"]["claims"]["expires_s"] for _, message in routed} == {100.0}
     assert [message["kind"] for _, message in handle_event(machine, "registered", "p0", id=id_of("1"))] == [
         "registered"
     ]
@@ -207,7 +211,8 @@ def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
         "complete",
     ]
     ask(machine, None, "2", op="register")
-    assert {message["claims"] for _, message in describe(machine, "2", acl="public")} == {None}
+    routed = describe(machine, "2", acl="public")
+    assert {message["verified"]["claims"] for _, message in routed} == {None}
 
 
 OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}
@@ -262,10 +267,12 @@ def test_device_may_have_a_slash_in_its_name(machine):
 @pytest.mark.parametrize("op", ["create", "alter", "drop"])
 def test_table_requests_go_to_the_back_end(machine, token, op):
     ((to, message),) = ask(machine, token, op=op, known=4)
-    assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
-    assert message["known"] == 4, "of earlier ones the client has the results"
+    assert (to, op_of(message), message["verified"]["claims"]["app"]) == ("master", op, "news")
+    assert message["what"]["known"] == 4, "of earlier ones the client has the results"
     assert is_dropped(machine, "administered", "master", id=id_of("1"), table=None), "a drop names the number"
-    ((to, message),) = handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3)
+    ((to, message),) = handle_event(
+        machine, "administered", "master", id=id_of("1"), table=None, dropped=3, claims=CLAIMS
+    )
     assert (to, message["claims"]["user"]) == ("jane", "jane")
     assert handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []
 

@@ -8,7 +8,7 @@ from mud_machines import sent
 from mudkit.events import Call, LinkUp, Ports, Received, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.messages import Ship
+from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.servers.generator import Generator
 
 SERVER = "mud-notifications-1/mud"

@@ -6,7 +6,8 @@ import pytest
 from mud_machines import sent
 
 from mudkit.events import CancelTimer, SetTimer
-from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, TableEntry, TablesState
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.servers import DropEntry, FollowLog, Log, RowEntry, TableEntry, TablesState
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.tables.table import Table
 

@@ -10,7 +10,8 @@ from mud_machines import build_message, handle_event, is_dropped, ports, sent
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.messages import Welcome, server_index
+from mudkit.systems.mud.messages.notifications import Welcome
+from mudkit.systems.mud.messages.parts import server_index
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.tokens import Authority
 from mudkit.wire import as_wire

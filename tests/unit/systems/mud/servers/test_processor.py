@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from mud_machines import handle_event, is_dropped, ports, sent
+from mud_machines import handle_event, is_dropped, op_of, ports, sent
 
 from mudkit.events import LinkUp, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud.messages import Row, processor_index
+from mudkit.systems.mud.messages.parts import Row, processor_index
 from mudkit.systems.mud.servers.matching import Matching
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
@@ -128,9 +128,7 @@ def test_read_by_keys_counts_for_its_share_of_a_partition(records, keys, share):
     harness.processor._read_rates = SimpleNamespace(
         record_read=lambda now_us, partition, part: shares.append(part)
     )
-    harness.processor._record_read(
-        0, SimpleNamespace(name="t", table=1, partition=0, keys=None if keys is None else [*keys])
-    )
+    handle_event(harness.processor, "read", "gateway", keys=None if keys is None else [*keys])
     assert shares == [share]
 
 
@@ -200,12 +198,12 @@ def test_registration_for_a_table_closed_meanwhile_is_refused(harness):
     ((_, answer),) = harness.register()
     assert answer["error"]["kind"] == "AccessDenied"
     assert harness.commit("a", 1, {}) == []
-    assert harness.register(claims=CLAIMS, expires_s=100.0)[-1][1].get("error") is None
+    assert harness.register(claims=CLAIMS)[-1][1].get("error") is None
 
 
 def test_token_that_expires_in_transit_is_refused():
     harness = Harness([row("a", 1, 3, {})])
-    fields = {"claims": CLAIMS, "expires_s": 100.0, "sync_us": 0}
+    fields = {"claims": CLAIMS, "sync_us": 0}
     assert len(list_notices(harness.register(now_us=99_999_999, **fields))) == 2
     for handle in (1, 2):
         ((_, answer),) = harness.register(handle, now_us=100_000_000, **fields)
@@ -213,7 +211,7 @@ def test_token_that_expires_in_transit_is_refused():
 
 
 def test_read_ends_when_its_token_expires(harness):
-    harness.register(claims=CLAIMS, expires_s=100.0)
+    harness.register(claims=CLAIMS)
     assert harness.commit("a", 1, {}, now_us=99_999_999) == [(1, "upsert", "a", 1)]
     assert harness.commit("a", 2, {}, now_us=100_000_000) == [(1, "ended")]
     assert harness.commit("a", 3, {}, now_us=100_000_001) == []
@@ -344,7 +342,7 @@ def create_table_entry(harness, **properties):
 
 def test_closed_or_dropped_table_ends_its_reads(harness):
     harness.register(1)
-    harness.register(2, claims=CLAIMS, expires_s=100.0)
+    harness.register(2, claims=CLAIMS)
     assert harness.receive_log(create_table_entry(harness, name="u", number=9, acl="user")) == []
     assert harness.receive_log(create_table_entry(harness, acl="user")) == [(1, "ended")]
     assert harness.commit("a", 1, {}) == [(2, "upsert", "a", 1)]
@@ -355,7 +353,7 @@ def test_closed_or_dropped_table_ends_its_reads(harness):
 
 
 def test_reader_is_not_sent_removed_columns(harness):
-    harness.register(claims=CLAIMS, expires_s=100.0)
+    harness.register(claims=CLAIMS)
     harness.receive_log(create_table_entry(harness, removed={"n": None}))
     harness.lsn += 1
     entry = {"lsn": harness.lsn, "op": "row", "name": "t", "row": row("a", 1, harness.lsn, {"n": 1, "m": 2})}
@@ -435,15 +433,15 @@ def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
 
 def read_interval_ms(harness, now_us=0, key="a", client="jane/news", **fields):
     """Return the interval between reads that the processor adds to a write."""
-    message = {"name": "t", "key": key, "client": client, "asks_read_interval": True, **fields}
+    message = {"name": "t", "key": key, "endpoint": client, "asks_read_interval": True, **fields}
     ((to, passed),) = handle_event(harness.processor, "write", "gateway", now_us, **message)
-    assert (to, passed["kind"]) == ("master", "write")
-    return passed.get("read_interval_ms")
+    assert (to, op_of(passed)) == ("master", "write")
+    return passed["route"].get("read_interval_ms")
 
 
 def count_reads(harness, count, partition=0, **fields):
     for _ in range(count):
-        handle_event(harness.processor, "read", "gateway", table=1, partition=partition, **fields)
+        handle_event(harness.processor, "read", "gateway", partitions=[partition], **fields)
 
 
 def test_write_that_asks_gets_the_interval_between_reads_of_its_partition(harness):
@@ -456,7 +454,7 @@ def test_write_that_does_not_ask_has_no_interval(harness):
     """Its bill is that of before."""
     count_reads(harness, 9)
     ((_, passed),) = handle_event(harness.processor, "write", "gateway", name="t", key="a")
-    assert "read_interval_ms" not in passed
+    assert "read_interval_ms" not in passed["route"]
 
 
 def test_write_to_an_unknown_table_has_no_interval(harness):

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, TableEntry, TablesState
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.servers import DropEntry, RowEntry, TableEntry, TablesState
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table

@@ -1,0 +1,212 @@
+"""Messages between gateways, processors, replicas and the back end: requests on their route, and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from mudkit.delivery.session import Lineage
+from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
+from mudkit.systems.mud.messages.requests import (
+    Administered,
+    AdministrationRequest,
+    ContinuousReadAck,
+    ContinuousReadRequest,
+    LogRestarted,
+    Part,
+    ReadRequest,
+    Request,
+    WriteOutcome,
+    WriteRequest,
+)
+from mudkit.systems.mud.tables.table import Table
+from mudkit.systems.receiving import Accepts, Count, Name
+from mudkit.tokens import Claims
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """Way of a request through the cloud, and of its answer back.
+
+    ``reply`` is the gateway, to which the answer goes. ``partitions`` are those of the table of number
+    ``table`` that the receiver answers for; 0 and empty: it finds the record or table by the request.
+    The answer must be at least as new as the log position ``min_lsn``, and if ``is_latest`` the latest, which
+    the back end alone has. ``log_incarnation`` is the last one of the back end's log that the client knows;
+    absent: the first. The processor of a write adds ``read_interval_ms`` (:class:`WriteOutcome`) if the
+    client asks for it.
+    """
+
+    reply: Name
+    table: Count = 0
+    partitions: list[Count] = []
+    min_lsn: Count = field(name="least", default=0)
+    is_latest: bool = field(name="latest", default=False)
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    read_interval_ms: Count | UnsetType = UNSET
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """Sender of a request, as a gateway has verified it.
+
+    The network vouches for the device of ``endpoint``, and for ``address``, that of its service. ``claims``
+    are those of the token, which is of the app of ``endpoint``; None: there is none, and the app is not
+    proven. ``token_error`` is the error of a token that has expired: a write with it is only answered with
+    its result if it was applied before, and no other request is passed on. None: it has not expired.
+    """
+
+    endpoint: Endpoint
+    address: Name
+    claims: Claims | None
+    token_error: EncodedError | None = field(name="refused", default=None)
+
+    @property
+    def auth(self) -> Mapping[str, str]:
+        """App and user of the token, ``auth.…`` in predicates; empty: there is no token."""
+        return {} if self.claims is None else self.claims.auth
+
+
+_R = TypeVar("_R", bound=Request, covariant=True)
+
+
+class Routed(Struct, Generic[_R], frozen=True, tag_field="kind", tag="routed"):
+    """Server to server: a request as its client has sent it, with its route and its verified sender.
+
+    A server passes ``what`` and ``verified`` on unchanged, and accepts it from servers alone.
+    """
+
+    id: Name
+    what: _R
+    route: Route
+    verified: Verified
+
+
+ReadOrWrite: TypeAlias = ReadRequest | WriteRequest
+
+
+class Describe(Struct, frozen=True, tag_field="kind", tag="describe", kw_only=True):
+    """Gateway to back end: request for the properties of a table.
+
+    ``joined`` names the tables that a read looks up records in; absent: none.
+    """
+
+    id: Name
+    name: Name
+    claims: Claims | None
+    joined: list[str] | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+
+
+class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=True):
+    """Back end to gateway: the properties of a table, or an error.
+
+    ``joined`` has those of the tables that a read looks up records in; absent: none.
+    """
+
+    id: Name
+    table: Table | None = None
+    error: EncodedError | None = None
+    joined: list[Table] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        check_consistent((self.table is None) is not (self.error is None))
+
+
+class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
+    """Follower to back end: request for the whole state; ``incarnation`` is the follower's."""
+
+    incarnation: Name = field(name="turn")
+
+
+class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
+    """Follower to back end: acknowledgement of the log up to an entry.
+
+    ``log_incarnation`` is the last one that the follower knows; absent: the first. ``nonce`` asks for the
+    lineage of the log as it is now; absent: no question.
+    """
+
+    lsn: Lsn
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
+    nonce: Name | UnsetType = UNSET
+
+
+class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
+    """Entry of the log: a version of a record in the table ``name``.
+
+    ``following`` is the number of entries of the same batch that follow; absent: none.
+    """
+
+    lsn: Count
+    name: Name
+    row: Row
+    following: Count | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        check_consistent(self.row.lsn == self.lsn)
+
+
+class TableEntry(Struct, frozen=True, tag_field="op", tag="table"):
+    """Entry of the log: the properties of a table from here on."""
+
+    lsn: Count
+    table: Table
+
+
+class DropEntry(Struct, frozen=True, tag_field="op", tag="drop"):
+    """Entry of the log: a table was dropped."""
+
+    lsn: Count
+    name: Name
+
+
+class CollectEntry(Struct, frozen=True, tag_field="op", tag="collect"):
+    """Entry of the log: the tombstones of a table up to the position ``until_lsn`` were removed."""
+
+    lsn: Count
+    name: Name
+    until_lsn: Count = field(name="until")
+
+
+LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
+
+
+class Log(Struct, frozen=True, tag_field="kind", tag="log"):
+    """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
+
+    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
+    """
+
+    entries: list[LogEntry]
+    lineage: Lineage | UnsetType = UNSET
+    nonce: Name | UnsetType = UNSET
+
+
+class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
+    """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`."""
+
+    incarnation: str = field(name="turn")
+    lsn: Count
+    tables: list[Table]
+    rows: list[tuple[Name, Row]]
+    lineage: Lineage | UnsetType = UNSET
+
+
+GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
+    Described, Administered, WriteOutcome, Part, LogRestarted
+)
+GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
+GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
+PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest]](
+    Routed[ReadOrWrite | ContinuousReadRequest]
+)
+FOLLOWER_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
+REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
+BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Routed[AdministrationRequest]](
+    Describe, Routed[AdministrationRequest]
+)
+BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck](
+    Routed[ReadOrWrite], FollowLog, LogAck
+)
+BACK_END_FROM_REPLICA: Final = Accepts[Routed[ReadRequest] | FollowLog | LogAck](
+    Routed[ReadRequest], FollowLog, LogAck
+)

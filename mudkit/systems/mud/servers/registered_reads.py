@@ -1,0 +1,124 @@
+"""Continuous reads as a processor serves them, and what their registrations say of delivered records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from mudkit.predicates import Aggregates, Predicate
+from mudkit.systems.mud.messages.notifications import Upsert
+from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.messages.requests import RegisterRequest, Request
+from mudkit.systems.mud.messages.servers import Routed
+from mudkit.systems.mud.tables.records import keys_digest
+from mudkit.systems.mud.tables.replica import TableReplica, record_of
+from mudkit.systems.mud.tables.selection import Selection
+from mudkit.systems.mud.tables.table import Table
+from mudkit.systems.mud.tables.window import Window
+from mudkit.tokens import Claims
+from mudkit.wire import Fields, Value
+
+
+@dataclass
+class RegisteredRead:
+    """A continuous read, as far as it concerns a processor.
+
+    ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
+    reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
+    was sent their last ``state`` instead, of these records, and one with a ``window`` those in it. It is sent
+    the columns of its ``selection``.
+    """
+
+    request: int
+    session: str
+    address: str
+    table: Table
+    claims: Claims | None
+    lsn: int
+    data_seq: int
+    data: Fields
+    keys: set[str] = field(default_factory=set)
+    aggregates: Aggregates | None = None
+    state: list[Value] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
+    window: Window | None = None
+
+    def sent_keys(self) -> set[str]:
+        """Return the keys of the records that the reader was sent and that have not left the read."""
+        return self.keys if self.window is None else set(self.window.first_keys())
+
+    def build_upsert(self, row: Row) -> Upsert:
+        """Build the change that tells the reader of a version of a record, as far as its columns are read."""
+        shown = self.selection.columns_of(self.table.visible_columns(row))
+        return Upsert(row.key, row.ver, shown, row.predicate, row.ts_us, row.lsn)
+
+
+def recall_delivered(
+    copy: TableReplica,
+    processor: str,
+    table: Table,
+    routed: Routed[Request],
+    registration: RegisterRequest,
+    sent: set[str],
+) -> tuple[set[str], list[int]]:
+    """Return the keys of a registration's delivered records, and the buckets whose keys it has to name.
+
+    A digest is compared with that of the records which the read has at its position if none of them has
+    changed since, and with that of ``sent``, the keys of what this generation of the processor has sent it.
+    """
+    delivered, unknown = set(registration.delivered), list[int]()
+    if registration.digests is UNSET:
+        return delivered, unknown
+    matching = _matching_keys(copy, processor, table, routed, registration)
+    guesses = [table.buckets_of(matching), table.buckets_of(sent)]
+    for bucket, digest in registration.digests:
+        if table.partition_of_bucket(bucket) in routed.route.partitions:
+            known = [guess[bucket] for guess in guesses if bucket in guess]
+            keys = next((keys for keys in known if keys_digest(keys) == digest), None)
+            if keys is None:
+                unknown.append(bucket)
+            else:
+                delivered.update(keys)
+    return delivered, unknown
+
+
+def _matching_keys(
+    copy: TableReplica, processor: str, table: Table, routed: Routed[Request], registration: RegisterRequest
+) -> list[str]:
+    """Return the keys of the matching records that are not newer than a registration's position.
+
+    Of a window, those of the records in it.
+    """
+    since_lsn = registration.since_lsns.get(processor, -1)
+    begun_lsn = (registration.begun_lsns or {}).get(processor, since_lsn)
+    sync_us, selection = registration.sync_us, registration.selection
+    predicate, auth = registration.predicate.predicate(), routed.verified.auth
+    rows = select_from(copy, table, routed.route.partitions, predicate, registration.reader, auth)
+    if selection is not UNSET and selection.limit is not None:
+        return window_of(selection, {row.key: row for row in rows}, table).first_keys()
+    return [
+        row.key
+        for row in rows
+        if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
+    ]
+
+
+def select_from(
+    copy: TableReplica,
+    table: Table,
+    partitions: Sequence[int],
+    predicate: Predicate,
+    data: Fields,
+    auth: Mapping[str, str],
+) -> list[Row]:
+    """Return the records of partitions that match a predicate and are visible to a reader."""
+    return [
+        row for partition in partitions for row in copy.select(table, partition, predicate, None, data, auth)
+    ]
+
+
+def window_of(selection: Selection, rows: Mapping[str, Row], table: Table) -> Window:
+    """Return the window of some records of a table."""
+    return Window(selection, {key: record_of(row, table) for key, row in rows.items()})
