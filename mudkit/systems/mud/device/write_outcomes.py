@@ -128,7 +128,7 @@ class WriteOutcomes:
             if (early := self._early_answers.pop(head.seq, None)) is not None:
                 effects += self.receive(now_us, head.seq, early)
             else:
-                self._requests.check_again(head.seq)
+                self._requests.check_again(head)
         return effects
 
     def fail(self, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
@@ -262,7 +262,7 @@ class WriteOutcomes:
         for part in parts:
             self._local.remove_write(part)
             if part.batch is not None and (head := self._local.oldest_write(part.name, part.key)) is not None:
-                self._requests.check_again(head.seq)
+                self._requests.check_again(head)
         return parts
 
     def _complete_calls(

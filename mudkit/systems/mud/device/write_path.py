@@ -65,7 +65,7 @@ class WritePath:
         if write.after is not None:
             before = local.writes[write.after]
             if self._can_absorb(write, before):
-                joined = join(write, before, local, self._access.auth)
+                joined = join(write, before, local, self._access)
                 if joined is not None:
                     return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
         is_head = local.add_write(write)
