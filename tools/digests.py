@@ -1,14 +1,15 @@
 """Digests of the results of mudkit, to prove that a refactoring changes none of them.
 
-They cover ten labs over all systems (bill, records held, and each column of each table of the trace), the
-tables of scoreboards, comparisons, order checks and scenarios, runs of the fault campaign, and with
-``--rows`` each row of ``mudkit reproduce`` except those of speed.
+They cover ten labs over all systems (bill, records held, and each column of each table of the trace), worlds
+with places, loads, connections, access points and mishaps, tables of scoreboards, comparisons, order checks
+and scenarios, runs of the fault campaign, and with ``--rows`` each row of ``mudkit reproduce`` but speed.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
@@ -35,8 +36,11 @@ from mudkit.experiment import (
     run,
     scoreboard,
 )
+from mudkit.fleet.load import ServerProfile
 from mudkit.fleet.recorder import TABLES
+from mudkit.fleet.transport import TRANSPORTS as NAMED
 from mudkit.lab import Lab
+from mudkit.reproduce.lab import Collector, Reporter
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
 from mudkit.systems.contrail import Item
@@ -52,6 +56,16 @@ SCENARIO = Inboxes(
     expires_s=1800.0, loss_share=0.05, repeat_share=0.02, delay_share=0.02, delay_s=5.0,
 )  # fmt: skip
 CAMPAIGN_SEEDS = range(40)
+TRANSPORTS = {
+    "messages": "messages", "https": "https", "mqtt": "mqtt", "kept": replace(NAMED["https"], idle_s=1800.0),
+    "pinged": replace(NAMED["https"], idle_s=900.0, ping_s=200.0),
+}  # fmt: skip
+LOADS = {
+    "none": None, "plain": ServerProfile(event_us=100.0),
+    "slow": ServerProfile(event_us=3e6, workers=2, max_waiting=3),
+    "by bytes": ServerProfile(event_us=50.0, byte_us=700.0, max_waiting=5),
+}  # fmt: skip
+MISHAPS = ("none", "kill", "messages")
 
 
 def labs() -> dict[str, Callable[[], Lab]]:
@@ -68,6 +82,32 @@ def labs() -> dict[str, Callable[[], Lab]]:
     result["store and forward"] = lambda: SCENARIO.run(13, "relay").lab
     result["direct"] = lambda: SCENARIO.run(14, "direct").lab
     return result
+
+
+def worlds() -> Iterator[tuple[str, Lab]]:
+    """Yield worlds of reporting devices, with each transport, load of the server and mishap."""
+    for transport, load, mishap in itertools.product(TRANSPORTS, LOADS, MISHAPS):
+        lab = Lab(15, transport=TRANSPORTS[transport])
+        lab.server("server", at="austin").install("reports", Collector)
+        profile = LOADS[load]
+        if profile is not None:
+            lab.server("server", profile=profile)
+        for number in range(8):
+            lab.access_point(f"cafe {number}", (30.265 + 0.003 * number, -97.74), 400.0)
+        fleet = lab.fleet(20, mobility="commute", roam=True, outage=0.1)
+        for number, device in enumerate(fleet):
+            offset_us = number // 6 * 50_000_000
+            device.install("reports", lambda ports, offset_us=offset_us: Reporter(offset_us), watch={"loc"})
+        if mishap == "messages":
+            lab.faults.messages(loss_share=0.05, repeat_share=0.05, delay_share=0.05, delay_s=2.0)
+        lab.run(hours=1)
+        if mishap == "kill":
+            for host in ("server", fleet[0].name):
+                lab.faults.kill(host)
+                lab.run(minutes=2)
+                lab.faults.restart(host)
+        lab.run(hours=0.5)
+        yield f"{transport}, load {load}, mishap {mishap}", lab
 
 
 def tables() -> Iterator[tuple[str, pd.DataFrame]]:
@@ -123,6 +163,9 @@ def digests(*, rows: bool) -> Iterator[tuple[str, Any]]:
         )
         for table in TABLES:
             yield f"lab {name}: {table}", _of_frame(lab.trace.table(table).to_pandas())
+    for name, lab in tqdm(worlds(), unit="world"):
+        frames = [lab.bill(), lab.server_load(), *(lab.trace.table(table).to_pandas() for table in TABLES)]
+        yield f"world {name}", _of_text([repr(_of_frame(frame)) for frame in frames])
     for name, table in tqdm(tables(), unit="table"):
         yield f"table {name}", _of_frame(table)
     for seed in tqdm(CAMPAIGN_SEEDS, unit="run"):

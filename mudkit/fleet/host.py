@@ -712,14 +712,17 @@ class Operation(Displayed, msgspec.Struct, eq=False):
             raise self._error
         if self.responded_us is not None:
             return self._result
-        host = self.process.host
+        host, now_us = self.process.host, self._world.now_us
         state = "has a network" if host.is_online else "has no network"
         reasons = ", ".join(host.down_reasons())
+        ask_machine = getattr(self.process.machine, "what_blocks", None)
+        blocked, remedy = (ask_machine and ask_machine(now_us, self.op_id)) or ("", "")
         raise OperationTimeout(
             f"{self.call.name!r} was not answered within {timeout_s:,g} s of virtual time.",
             where=f"{self.process.system} on {host.name}",
-            found=f"{host.name} {state} ({reasons or host.network}) at {self._world.now_us / 1e6:,.3f} s, "
-            f"after result() ran {words.duration(self._ran_us / 1e6)} of virtual time",
+            found=f"{host.name} {state} ({reasons or host.network}) at {now_us / 1e6:,.3f} s, "
+            f"after result() ran {words.duration(self._ran_us / 1e6)} of virtual time"
+            + (f"; {blocked}" if blocked else ""),
             expected="an answer",
-            remedy="restore its network and machines, or wait longer with timeout_s",
+            remedy=remedy or "restore its network and machines, or wait longer with timeout_s",
         )

@@ -756,13 +756,14 @@ class World(Clock):
 
     def _add_to_load(self, transfer: Transfer, link: Link | None) -> None:
         """Add a message to the load of its server; deliver it now if that has none."""
-        # What has crossed the link of a device is not for a server.
-        target = self.at_address.get(transfer.to) if link is None else None
-        load = None if target is None or target.machine is None else target.host.load
-        if load is None:
-            self._deliver(transfer, link)
-        elif not load.add_message(self._when_received, transfer) and self.on_fate is not None:
-            self.on_fate(transfer, "queue full")
+        if link is None:  # else it has crossed the link of a device
+            target = self.at_address.get(transfer.to)
+            if target is not None and target.machine is not None:
+                load = target.host.load
+                if load is not None:
+                    load.add_message(self._when_received, transfer)
+                    return
+        self._deliver(transfer, link)
 
     def _deliver(self, transfer: Transfer, link: Link | None = None) -> None:
         """Pass a message to the machine at its address; if that is gone, the sender gets SendFailed."""

@@ -104,9 +104,10 @@ class ServerQueue:
         self.slots: dict[int, Slot] = {}
         """By the number of the interval since the beginning of virtual time."""
 
-    def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> bool:
-        """Serve or queue a message that has arrived; False: the queue is full, and it is counted as lost."""
-        now_us, size = self._world.now_us, transfer.size_bytes
+    def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> None:
+        """Serve or queue a message that has arrived; if the queue is full, it is lost, and counted."""
+        world = self._world
+        now_us, size = world.now_us, transfer.size_bytes
         job = action, transfer, size, now_us, self._kills
         if self._idle:
             self._serve(job, size, now_us)
@@ -114,8 +115,8 @@ class ServerQueue:
             self._wait(job)
         else:
             self._slot(now_us).lost += 1
-            return False
-        return True
+            if world.on_fate is not None:
+                world.on_fate(transfer, "queue full")
 
     def add_timer(self, action: Callable[[Any], None], timer: Any) -> None:
         """Add a timer that is due."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -21,9 +21,12 @@ from mudkit.files import PlaceLike, spark_place
 from mudkit.pipeline._session import session
 from mudkit.pipeline.executors import check_workers
 from mudkit.predicates import Column as Place
-from mudkit.predicates import Layout, Predicate, tree
+from mudkit.predicates import Layout, tree
 from mudkit.trace.folder import columns_language, table_files
 from mudkit.trace.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    from mudkit.predicates import Predicate
 
 
 @check_arguments(types=False)
@@ -240,6 +243,8 @@ def read_files(
     if where is None:
         return frame
     if isinstance(where, str):
+        from mudkit.predicates import Predicate  # it loads sqlglot
+
         where = Predicate.parse(where, language=columns_language(SCHEMAS[table]))
     return frame.where(column(where, frame))
 

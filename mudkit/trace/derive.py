@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
@@ -261,6 +260,8 @@ def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, oc
     The number of reads in a slot is drawn by inverting the Poisson distribution, their times are uniform.
     Slots of a Poisson process are independent, so each is drawn from its number alone.
     """
+    from mudkit.sources.streams import Stream, device_number  # it loads SciPy
+
     t_us = epoch_us(positions["ts"])
     rows, drawn_us = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     slot_us = round(_US_PER_DAY / rule.per_day)

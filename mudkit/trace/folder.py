@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -50,8 +50,10 @@ from mudkit.files import (
     staged_file,
     staged_folder,
 )
-from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
+
+if TYPE_CHECKING:
+    from mudkit.predicates import Language, Predicate
 
 FORMAT_VERSION = 1
 JOB_FOLDER = re.compile("_job-[0-9a-f]{16}")
@@ -423,6 +425,8 @@ def _damaged(path: Place, problem: str) -> TraceFormatError:
 
 def columns_language(schema: pa.Schema) -> Language:
     """Return the language for predicates over the columns of a table; times are seconds since 1970."""
+    from mudkit.predicates import Language  # it loads sqlglot
+
     return Language(("record",), schema={"record": {field.name: _kind(field.type) for field in schema}})
 
 
@@ -441,6 +445,8 @@ def select(table: pa.Table, where: str | Predicate) -> pa.Table:
     PredicateError
         ``where`` is not a predicate, or names an unknown column.
     """
+    from mudkit.predicates import Predicate  # it loads sqlglot
+
     language = columns_language(table.schema)
     predicate = Predicate.parse(where, language=language) if isinstance(where, str) else where
     columns = {name: _numpy(table[name]) for name in predicate.names()["record"] & set(table.column_names)}

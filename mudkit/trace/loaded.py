@@ -16,7 +16,6 @@ from mudkit.checks import check_arguments, of_kind
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import TraceContentError
 from mudkit.files import Place, PlaceLike, place, refuse_existing, staged_file
-from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
 from mudkit.trace.formats import Segment, Source, lines_of
 from mudkit.trace.schema import FARES, epoch_us, rejected_by_reason
@@ -24,6 +23,8 @@ from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mudkit.predicates import Predicate
 
 _REJECTED_FILE: Final = "file,row,line,reason,raw"
 """Header of a file of rejected rows."""

@@ -187,7 +187,7 @@ def _send_at_once(
     """Send a blind write although another one of its record is in flight."""
     effects = _write(self, now_us, op_id, call, context)
     if call.type == "blind":
-        self._requests.check_again(self._local.writes.last_seq)
+        self._requests.check_again(self._local.writes[self._local.writes.last_seq])
     return [*effects, *self._requests.advance(now_us)]
 
 

@@ -107,12 +107,13 @@ class LinkShares:
         """Follow a message of an app that leaves, and judge what is before it if it leaves first."""
         app, ids = app_of(message["client"]), _ids_of(message)
         mine = self._open.setdefault(app, [])
-        for one in mine:
-            if one.open_ids & ids:
-                one.sent_us = self._now_us
-                ids -= one.open_ids
-        if not ids:
+        if ids <= {identity for one in mine for identity in one.open_ids}:
+            for one in mine:
+                if one.open_ids & ids:
+                    one.sent_us = self._now_us
             return  # a retransmission
+        for one in mine:
+            one.open_ids -= ids  # sent again with others
         waiting = self._waiting.get(app, [])
         waiting[:] = [other for other in waiting if not other.ids <= ids]
         for other in self._open:

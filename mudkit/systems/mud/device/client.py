@@ -275,6 +275,15 @@ class ClientMachine:
                 self._reads.context = context
         return ()
 
+    def what_blocks(self, now_us: int, op_id: int) -> tuple[str, str] | None:
+        """Return what blocks a call, other than the network, and what to do about it; None: nothing.
+
+        The error of a call that is not answered in time says so (:class:`~mudkit.errors.OperationTimeout`).
+        """
+        if not self._writes.lacks_token(now_us, op_id):
+            return None
+        return "the token of its app has expired, and the write waits for a valid one", "renew(token)"
+
     def _store_use(self) -> StoreUse:
         """Return how many committed records are held, and since when."""
         return StoreUse(self.local.max_rows, self.local.row_count, self.local.oldest_us)
@@ -314,12 +323,12 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
-                return self._show_write(operation, written)
+                return [*written, *self.continuous_reads.show_write(operation)]
             case CommitBatch():
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
-                return self._show_write(operation, written)
+                return [*written, *self.continuous_reads.show_write(operation)]
             case Read() if self._joins.concerns(operation):
                 return self._joins.read(now_us, op_id, operation)
             case Read():
@@ -374,17 +383,6 @@ class ClientMachine:
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
-
-    def _show_write(self, operation: Write | CommitBatch, written: Sequence[Effect]) -> Sequence[Effect]:
-        """Add to the effects of a write or a batch what it changes in the continuous reads of this app."""
-        if not self.continuous_reads.has_active:
-            return written
-        if isinstance(operation, Write) and operation.key is not None:
-            keys = [operation.key]
-        else:
-            last = self.local.writes[self.local.writes.last_seq]
-            keys = [part.key for part in self.local.parts_of(last)]
-        return [*written, *self.continuous_reads.show_writes(operation.table, keys)]
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation whose table has a checked name; raise ParameterError for an unusable one."""

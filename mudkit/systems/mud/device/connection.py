@@ -239,8 +239,6 @@ class Connection:
         ``build`` returns the request of a write, as of now. The writes for which the window has no room are
         queued.
         """
-        if not self.is_up:
-            return ()
         effects: list[Effect] = []
         batch: list[IdentifiedRequest] = []
         sizes: dict[str, int] = {}

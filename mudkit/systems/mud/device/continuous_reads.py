@@ -73,7 +73,15 @@ from mudkit.systems.mud.messages.notifications import (
 )
 from mudkit.systems.mud.messages.parts import EncodedError, decode_error
 from mudkit.systems.mud.messages.requests import ContinuousReadAck, ContinuousReadRequest, PartsComplete
-from mudkit.systems.mud.operations import AwaitSynced, Listen, Register, Unregister, UpdateData
+from mudkit.systems.mud.operations import (
+    AwaitSynced,
+    CommitBatch,
+    Listen,
+    Register,
+    Unregister,
+    UpdateData,
+    Write,
+)
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.wire import Value
@@ -162,11 +170,6 @@ class ContinuousReads:
         """Return the read of a handle; raise ParameterError if it has ended, or there was none."""
         return self._states.find(handle)
 
-    @property
-    def has_active(self) -> bool:
-        """True if there is a continuous read that has not ended."""
-        return bool(self._states.active)
-
     def has_read(self, handle: int) -> bool:
         """Return whether there is a read of a handle that has not ended."""
         return handle in self._states.active
@@ -217,9 +220,16 @@ class ContinuousReads:
             effects += self._own_reads.catch_up(now_us, read) if is_own else self._delivery.show_own(read)
         return effects
 
-    def show_writes(self, name: str, keys: Sequence[str]) -> Sequence[Effect]:
-        """Show writes of this app, which the store has not decided, in the reads of their table."""
-        return self._delivery.show_writes(name, keys)
+    def show_write(self, operation: Write | CommitBatch) -> Sequence[Effect]:
+        """Show a write or a batch of this app, which was stored just now, in the reads of its table."""
+        if not self._states.active:
+            return ()
+        if isinstance(operation, Write) and operation.key is not None:
+            keys = [operation.key]
+        else:
+            last = self._local.writes[self._local.writes.last_seq]
+            keys = [part.key for part in self._local.parts_of(last)]
+        return self._delivery.show_writes(operation.table, keys)
 
     def show_outcomes(
         self, parts: Sequence[PendingWrite], versions: Sequence[int] | None

@@ -50,11 +50,12 @@ class FairShares:
     def offer(self, now_us: int, app: str, message: Message) -> list[Message]:
         """Add a message of an app; return those of the app that are to be sent now.
 
-        A retransmission takes the place of what waits; of what was sent, it is sent again, and counts on.
+        A retransmission takes the place of what waits; of what was sent, it is sent again, and counts on. One
+        that has other requests, too, waits for room, before all others.
         """
         queue, ids = self._queues.setdefault(app, _Queue()), set(_ids(message))
         sent_before = [sent for sent in queue.sent if sent.open_ids & ids]
-        if sent_before:
+        if sent_before and ids <= set[str]().union(*(sent.open_ids for sent in sent_before)):
             for sent in sent_before:
                 sent.sent_us = now_us
             return [message]
@@ -63,7 +64,7 @@ class FairShares:
             queue.waiting = [other for place, other in enumerate(queue.waiting) if place not in places]
             queue.waiting.insert(places[0], message)
         else:
-            queue.waiting.append(message)
+            queue.waiting.insert(0 if sent_before else len(queue.waiting), message)
         return self._take(now_us, queue)
 
     def settle(self, now_us: int, app: str, identity: str) -> list[Message]:
@@ -83,16 +84,20 @@ class FairShares:
         """Remove and return the waiting messages for which the window has room; they count as sent now.
 
         An empty window has room for a message of any size. Answered messages, and those sent too long ago,
-        leave it.
+        leave it; so does one all of whose requests are sent again with others.
         """
         queue.sent = [sent for sent in queue.sent if sent.open_ids and now_us < sent.sent_us + _FORGOTTEN_US]
         taken: list[Message] = []
         while queue.waiting:
             message = queue.waiting[0]
-            size, used = size_bytes(message), sum(sent.size_bytes for sent in queue.sent)
-            if queue.sent and (len(queue.sent) >= MAX_REQUESTS or used + size > MAX_BYTES):
+            size, ids = size_bytes(message), set(_ids(message))
+            kept = [sent for sent in queue.sent if not sent.open_ids <= ids]
+            used = sum(sent.size_bytes for sent in kept)
+            if kept and (len(kept) >= MAX_REQUESTS or used + size > MAX_BYTES):
                 break
-            queue.sent.append(_Sent(set(_ids(message)), size, now_us))
+            for sent in kept:
+                sent.open_ids -= ids
+            queue.sent = [*kept, _Sent(ids, size, now_us)]
             taken.append(queue.waiting.pop(0))
         return taken
 

@@ -17,25 +17,19 @@ that the store has, ``new`` the last one. For a rule of ``auth`` alone this is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.tables.changes import Changes, change_record, compose
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import is_visible
 
 
-def join(
-    write: PendingWrite, before: PendingWrite, local: Local, auth: Mapping[str, str]
-) -> PendingWrite | None:
-    """Return the write in whose place one and the pending one before it go; None: they go one by one.
-
-    ``auth`` is the verified identity of the writer.
-    """
+def join(write: PendingWrite, before: PendingWrite, local: Local, access: Access) -> PendingWrite | None:
+    """Return the write in whose place one and the pending one before it go; None: they go one by one."""
     table, name, key = local.tables.get(write.name), write.name, write.key
     if (
         not write.type == before.type == "blind"
@@ -52,7 +46,7 @@ def join(
     if write.reader != before.reader:
         return None
     if before.changes is None:
-        is_shown = before.data is not None and is_visible(before, write.reader, auth, table)
+        is_shown = before.data is not None and is_visible(before, write.reader, access.auth, table)
         return _change(before, write, write.changes) if is_shown else None
     if _reads_columns(local.latest_predicate(name, key)):
         return None

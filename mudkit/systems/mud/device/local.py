@@ -291,7 +291,8 @@ class Local:
         """Return the latest version of a record; None: it has none that the device knows.
 
         Pending changes are applied to the version before them; ``cloud`` is the committed one that a reader
-        was sent, None: the one that is held.
+        was sent, None: the one that is held. Versions do not say which changes they contain: an increment
+        counts twice from a version with it until its outcome.
         """
         versions = self._versions(name, key, self.held_row(name, key) if cloud is None else cloud)
         return versions[-1] if versions else None

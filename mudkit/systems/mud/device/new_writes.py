@@ -78,7 +78,8 @@ class NewWrites:
             replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
             base=None if current is None or current.data is None else current, invoked_us=now_us,
             table=local.table_number_of(name) if table is None else table.number,
-            may_write=SentPredicate.of(operation.may_write), changes=changes, batch=batch,
+            may_write=None if operation.may_write is None else SentPredicate.of(operation.may_write),
+            changes=changes, batch=batch,
         )  # fmt: skip
         version = operation.version
         if version is not None:

@@ -69,6 +69,11 @@ class WriteOutcomes:
         seq = next((seq for seq, calls in self._calls.items() if calls == [op_id]), 0)
         return self._local.writes.get(seq)
 
+    def find_awaited(self, op_id: int) -> PendingWrite | None:
+        """Return the write whose outcome a call waits for, which may have absorbed its own; None: none."""
+        seq = next((seq for seq, calls in self._calls.items() if op_id in calls), 0)
+        return self._local.writes.get(seq)
+
     def forget_early_answers(self) -> None:
         """Forget the answers that came early: their log is gone.
 
@@ -123,7 +128,7 @@ class WriteOutcomes:
             if (early := self._early_answers.pop(head.seq, None)) is not None:
                 effects += self.receive(now_us, head.seq, early)
             else:
-                self._requests.check_again(head.seq)
+                self._requests.check_again(head)
         return effects
 
     def fail(self, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
@@ -257,7 +262,7 @@ class WriteOutcomes:
         for part in parts:
             self._local.remove_write(part)
             if part.batch is not None and (head := self._local.oldest_write(part.name, part.key)) is not None:
-                self._requests.check_again(head.seq)
+                self._requests.check_again(head)
         return parts
 
     def _complete_calls(

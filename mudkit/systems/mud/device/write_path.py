@@ -65,7 +65,7 @@ class WritePath:
         if write.after is not None:
             before = local.writes[write.after]
             if self._can_absorb(write, before):
-                joined = join(write, before, local, self._access.auth)
+                joined = join(write, before, local, self._access)
                 if joined is not None:
                     return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
         is_head = local.add_write(write)
@@ -98,6 +98,15 @@ class WritePath:
             by_policy = "policy" if write.due_us == NEVER else None
             listed.append({**shown, "held": "token" if shown.pop("is_refused") else by_policy})
         return listed
+
+    def lacks_token(self, now_us: int, op_id: int) -> bool:
+        """Return whether the write of a call, or one of its record before it, waits for a valid token."""
+        awaited = self._outcomes.find_awaited(op_id)
+        return awaited is not None and any(
+            self._requests.lacks_token(now_us, write)
+            for write in self._local.writes
+            if (write.name, write.key) == (awaited.name, awaited.key) and write.seq <= awaited.seq
+        )
 
     def cancel(self, now_us: int, op_id: int) -> Sequence[Effect]:
         """Remove the write of a call, and complete its call with OperationCancelled.

@@ -52,8 +52,8 @@ class WriteRequests:
         """Requests that the connection has, sent or not."""
         self._unsent: set[int] = set()
         """Writes of this start that were never sent: no server has them, nor the network."""
-        self._unchecked: set[int] = set(local.oldest_seqs())
-        """Writes that :meth:`advance` has to check: heads, unless they were removed since."""
+        self._unchecked: set[int] = {local.writes[seq].request_seq for seq in local.oldest_seqs()}
+        """Requests that :meth:`advance` has to check: of heads, unless they were removed since."""
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
         self._blocked: set[int] = set()
@@ -77,9 +77,9 @@ class WriteRequests:
         """Return whether the connection has the request of a write."""
         return seq in self._asks
 
-    def check_again(self, seq: int) -> None:
-        """Add a write to those that the next :meth:`advance` checks: it may be the head of its record now."""
-        self._unchecked.add(seq)
+    def check_again(self, head: PendingWrite) -> None:
+        """Add a write to those that the next :meth:`advance` checks: it is the head of its record now."""
+        self._unchecked.add(head.request_seq)
 
     def check_earlier(self, seq: int) -> None:
         """Add a head to those that the next :meth:`advance` checks: it is due earlier than before."""
@@ -110,16 +110,14 @@ class WriteRequests:
         """
         while self._delayed and self._delayed[0][0] <= now_us:
             self._unchecked.add(self._delayed.pop(0)[1])
-        get = self._local.writes.get
-        seqs = {write.request_seq for seq in self._unchecked if (write := get(seq)) is not None}
-        self._unchecked.clear()
         heads: list[PendingWrite] = []
         is_due = False
-        for seq in sorted(seqs):
+        for seq in sorted(self._unchecked):
             write = self._admit_or_keep(now_us, seq)
             if write is not None:
                 heads.append(write)
                 is_due |= write.due_us is not None
+        self._unchecked.clear()
         if not is_due:
             return self._send_heads(now_us, heads, are_due=False)
         reported = (Send(SERVICE, DelayOver()),) if self.shares_device else ()
@@ -151,8 +149,8 @@ class WriteRequests:
                 continue
             self._local.change_write(write, due_us=None)
             head = self._local.oldest_write(write.name, write.key)
-            if head is not None and head.seq == seq and seq not in self._asks:
-                self._unchecked.add(seq)
+            if head is not None and head.seq == seq and write.request_seq not in self._asks:
+                self._unchecked.add(write.request_seq)
         return self.advance(now_us)
 
     def await_token(self, write: PendingWrite) -> None:
@@ -218,7 +216,7 @@ class WriteRequests:
             asks.append(self._add_request(write))
             for part in self._local.parts_of(write):
                 asks += self._add_behind(now_us, part, are_due=are_due)
-        effects = self.send(now_us, asks)
+        effects = self.send(now_us, asks) if self._connection.is_up else ()
         if self._delayed:
             return [*effects, SetTimer(DUE, self._delayed[0][0] - now_us)]
         return effects
@@ -229,7 +227,7 @@ class WriteRequests:
         None: it is blocked, was removed, or the connection has its request.
         """
         write = None if seq in self._asks else self._local.writes.get(seq)
-        if write is None or not self._are_heads(write):
+        if write is None or (write.batch is not None and not self._are_heads(write)):
             return None
         if self._order.blocks(write):
             self._blocked.add(seq)
@@ -237,7 +235,7 @@ class WriteRequests:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
             insort(self._delayed, (write.due_us, seq))
-        elif self._lacks_token(now_us, write):
+        elif self.lacks_token(now_us, write):
             self._without_token.add(seq)
         else:
             return write
@@ -245,8 +243,6 @@ class WriteRequests:
 
     def _are_heads(self, write: PendingWrite) -> bool:
         """Return whether all parts of the batch of a head are heads; else it is checked again when one is."""
-        if write.batch is None:
-            return True
         heads = [self._local.oldest_write(part.name, part.key) for part in self._local.parts_of(write)]
         return all(head is not None and head.batch == write.batch for head in heads)
 
@@ -275,13 +271,13 @@ class WriteRequests:
                 or self._order.blocks(following)
                 or following.due_us == NEVER
                 or (following.due_us is not None and following.due_us > now_us and not are_due)
-                or self._lacks_token(now_us, following)
+                or self.lacks_token(now_us, following)
             ):
                 break
             asks.append(self._add_request(following))
         return asks
 
-    def _lacks_token(self, now_us: int, write: PendingWrite) -> bool:
+    def lacks_token(self, now_us: int, write: PendingWrite) -> bool:
         """Return whether a write was returned for its expired token, and that of now has expired, too."""
         return write.lacks_token and self._connection.has_expired(now_us)
 

@@ -116,6 +116,35 @@ def test_committed_part_below_a_pending_change_is_as_old_as_it_is(place, pair):
     assert ann.read("t", "key = 'k'", "uncommitted", latest=True).result().records == read.records
 
 
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost outcome", "all messages"])
+def test_increment_counts_twice_only_between_a_version_with_it_and_its_outcome(place, pair, is_lost):
+    """Guide, own writes are shown at once: the device cannot know that a version contains its pending change."""
+    ann, bob = pair
+    ann.read("t").result()
+    changes = []
+    ann.read("t", type="continuous", callback=changes.append).result()
+    lose = [is_lost]
+
+    def lose_outcomes(transfer):
+        return () if lose[0] and isinstance(transfer.message, WriteOutcome) else (0,)
+
+    place.lab.world.fault_hook = lose_outcomes
+    operation = ann.increment("t", "k", "likes")
+    place.lab.run(seconds=0)
+    assert (changes[-1].record["likes"], changes[-1].is_pending) == (2, True), "no version contains it yet"
+    place.lab.run(seconds=5)
+    assert operation.done() is not is_lost
+    assert changes[-1].record["likes"] == (3 if is_lost else 2)
+    assert shown(ann, latest=True)["likes"] == (3 if is_lost else 2)
+    assert ann.read("t", latest=True).result().records["k"]["likes"] == 2
+    assert latest(bob)["likes"] == 2
+    lose[0] = False
+    assert operation.result() == 2
+    place.lab.run(seconds=5)
+    assert (shown(ann)["likes"], changes[-1].record["likes"], changes[-1].is_pending) == (2, 2, False)
+    assert all(change.record["likes"] == 2 for change in changes) is not is_lost
+
+
 def test_pending_change_follows_ones_own_pending_record(place, pair):
     ann, _ = pair
     place.lab.faults.cut("ann", minutes=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mud_place import Place
 
-from mudkit.errors import AccessDenied, ParameterError
+from mudkit.errors import AccessDenied, OperationTimeout, ParameterError
 from mudkit.systems.mud import Client, freshness
 from mudkit.systems.mud.policies.policies import Later
 from mudkit.wire import as_wire
@@ -93,6 +93,26 @@ def test_queued_writes_with_expired_token_wait_for_another(place, ann, is_restar
         assert [write.result() for write in writes] == [1, 2, 1]
     result = ann.read("news", latest=True).result()
     assert (result.records, result.versions) == ({"a": {"n": 2}, "b": {"n": 1}}, {"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("kind", ["blind", "conditional"])
+def test_write_without_an_answer_says_that_it_waits_for_a_token(place, ann, kind):
+    """The error names what was found and what to do; a network that is there needs no restoring."""
+    bob = create_client(place)
+    bob.read("news").result()
+    place.lab.faults.cut("bob")
+    writes = [bob.write("news", "a", {"n": number}, kind) for number in range(2)]
+    for write in writes:
+        with pytest.raises(OperationTimeout, match=r"(?s)has no network.*restore its network"):
+            write.result(60)
+    place.lab.run(hours=2)
+    place.lab.faults.mend("bob")
+    place.lab.run(minutes=1)
+    for write in writes:
+        with pytest.raises(OperationTimeout, match=r"(?s)has a network.*token .*has expired.*renew\(token\)"):
+            write.result(60)
+    bob.renew(place.lab.token("bob", "news", hours=10)).result()
+    assert [write.result() for write in writes]
 
 
 def test_renewed_token_survives_a_restart(place, ann):

@@ -96,3 +96,18 @@ def test_nothing_waits_over_a_lost_link(shares):
     shares.clear()
     assert shares.settle(0, "game", ask(0).id) == []
     assert shares.offer(0, "game", ask(101)) == [ask(101)]
+
+
+def test_request_that_leaves_with_one_sent_before_needs_room_like_any_other(shares):
+    """A change of network groups messages anew: what was sent of them no longer counts alone (the guide)."""
+    fill(shares)
+    assert shares.offer(0, "game", batch(1, 2, 100)) == [batch(1, 2, 100)]  # in place of two
+    assert shares.offer(0, "game", ask(101)) == [ask(101)]
+    assert shares.offer(0, "game", batch(3, 102)) == [batch(3, 102)]  # in place of one
+    assert shares.offer(0, "game", ask(103)) == []
+    assert shares.settle(0, "game", ask(100).id) == []  # 1 and 2 are open
+    assert shares.settle(0, "game", ask(4).id) == [ask(103)]
+    large = AskBatch(
+        "jane/game", None, [IdentifiedRequest(one.id, one.what) for one in (ask(5), ask(104, size=MAX_BYTES))]
+    )
+    assert shares.offer(0, "game", large) == []

@@ -706,6 +706,16 @@ def acknowledgements(messages):
     return [message for _, message in messages if message["kind"] == "registered"]
 
 
+def test_keys_are_asked_for_only_in_the_partitions_of_the_route(populated):
+    """Another processor knows the records of the other partitions."""
+    ((bucket, _),) = split_delivered(["h"])["digests"]  # in the second partition
+    fields = {"since": {"me": 5}, "digests": [(bucket, "of other keys")]}
+    ((_, ack),) = populated.register(1, partitions=[0, 1], **fields)
+    assert ack["unknown"] == [bucket]
+    (registered,) = acknowledgements(populated.register(2, partitions=[0], **fields))
+    assert "unknown" not in registered
+
+
 @given(
     history=_HISTORY,
     delivered=st.sets(_KEYS),
