@@ -19,7 +19,7 @@ from mudkit.predicates import Predicate
 from mudkit.predicates.containment import contains, overlap, remainder
 from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.connection import CoveredQuery
-from mudkit.systems.mud.device.followed import FollowedQueries
+from mudkit.systems.mud.device.followed import FollowedQueries, FollowedQuery
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.policies.policies import Cached
@@ -196,7 +196,7 @@ class Cache:
                 if self._contains_query(answer.query, query)
             ),
             *(
-                (self._count_by_partition(query.table, self._followed.missing_keys(followed)), at_us)
+                (self._count_missing(followed), at_us)
                 for followed in self._followed.answered_queries(query.table)
                 if self._contains_query(followed.query, query)
                 for at_us in [followed.current_us(now_us)]
@@ -230,7 +230,7 @@ class Cache:
         ] + [
             (followed.query, followed.current_us(now_us))
             for followed in self._followed.answered_queries(name)
-            if not self._followed.missing_keys(followed)
+            if not self._count_missing(followed)
         ]
         shares = [
             (overlap(query.predicate, by.predicate), at_us, by)
@@ -258,6 +258,29 @@ class Cache:
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:
         """Count the records of a table that were evicted since a query was answered, by partition."""
         return self._local.losses[answered.query.table] - answered.losses
+
+    def _count_missing(self, followed: FollowedQuery) -> Counter[int]:
+        """Count the records that a local answer to a continuous read's query may lack, by partition.
+
+        These are delivered ones that are not held, and lost ones of which the processors have yet to tell.
+        """
+        local, query, missing = self._local, followed.query, self._followed.missing_keys(followed)
+
+        def passed_lsn(partition: int) -> int:
+            """Return the position up to which all changes of a partition were sent; 0: unknown."""
+            return followed.stored.passed_lsn(partition, local.log_incarnation) or 0
+
+        missing += [
+            key
+            for key, lost in local.lost.of_table(query.table)
+            if lost.lsn > passed_lsn(lost.partition)
+            and key not in followed.delivered
+            and (lost.row is None or self.may_match(query, lost.row))
+        ]
+        counts = self._count_by_partition(query.table, missing)
+        for partition, lsn in local.lost.forgotten_lsns(query.table).items():
+            counts[partition] += lsn > passed_lsn(partition)
+        return +counts
 
     def _count_by_partition(self, name: str, keys: Iterable[str]) -> Counter[int]:
         """Count keys of a table by their partitions."""

@@ -533,19 +533,19 @@ class ContinuousReads:
         if incarnation in local.former_log_incarnations:
             return
         has_columns = stored.selection is not None and stored.selection.columns is not None
+        lsn = change.lsn if isinstance(change, Upsert) else body.lsn
         if isinstance(change, LeftRead) or has_columns:  # no later read may show an older version
             row = local.held_row(name, key)
             if row is not None and (change.ver is None or row.ver < change.ver or not is_known):
-                local.evict(name, key)
+                local.evict(name, key, lsn if isinstance(lsn, int) and is_known else 0)
             elif row is None and isinstance(change, Upsert):
-                local.record_loss(name, key)
+                local.record_loss(name, key, change.lsn)
         else:
             row = HeldRow(
                 key, change.ver, change.data, change.predicate, change.lsn, body.table, now_us,
                 UNSET if is_known else incarnation,
             )  # fmt: skip
             local.hold_told(name, row)
-        lsn = change.lsn if isinstance(change, Upsert) else body.lsn
         if isinstance(lsn, int):
             local.record_seen(name, body.table, local.partition_of(name, key), lsn, incarnation)
 

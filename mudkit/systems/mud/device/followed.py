@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mudkit.systems.mud.device.local import HeldRow, Local
+from mudkit.systems.mud.device.stored_read import StoredRead
 from mudkit.systems.mud.policies.utility import Query
 
 
@@ -18,13 +19,13 @@ from mudkit.systems.mud.policies.utility import Query
 class FollowedQuery:
     """Query of a continuous read, with the versions delivered to it, by key.
 
-    ``own_versions`` are those of own writes that processors have not told of. ``is_answered``: all records
-    that match were delivered. ``live_us`` is when the read was last live; None: it is live now.
+    ``stored`` has the positions up to which the processors have sent all changes. ``is_answered``: all
+    records that match were delivered. ``live_us`` is when the read was last live; None: it is live now.
     """
 
     query: Query
     delivered: Mapping[str, int]
-    own_versions: Mapping[str, int]
+    stored: StoredRead
     is_answered: bool
     live_us: int | None
 
@@ -60,10 +61,9 @@ class FollowedQueries:
         return (followed for of_table in tables for followed in of_table.values() if followed.is_answered)
 
     def missing_keys(self, followed: FollowedQuery) -> list[str]:
-        """Return the keys of a read's records that the device does not hold as the read shows them."""
+        """Return the keys of delivered records that the device does not hold as they were delivered."""
         name, held_row = followed.query.table, self._local.held_row
-        versions = {**followed.delivered, **followed.own_versions}
-        rows = ((key, ver, held_row(name, key)) for key, ver in versions.items())
+        rows = ((key, ver, held_row(name, key)) for key, ver in followed.delivered.items())
         return [key for key, ver, row in rows if row is None or row.ver < ver]
 
     def current_us(self, now_us: int, name: str, row: HeldRow) -> int:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mudkit.delivery.outbox import Outbox
 from mudkit.errors import MudkitError
 from mudkit.events import Ports, Store
+from mudkit.systems.mud.device.lost_versions import LostVersion, LostVersions
 from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.tables.changes import Changes, change_record
 from mudkit.systems.mud.tables.queries import tables_of_sent
@@ -126,7 +127,7 @@ class Local:
     At most ``max_rows`` committed records are stored; the ones not received for longest are evicted first.
     ``log_incarnation`` is the last known one of the back end's log, empty: the first. ``losses`` counts, by
     table and partition, records that were evicted, or of which the device was told without holding them:
-    complete answers may be incomplete since.
+    complete answers may be incomplete since. ``lost`` has their versions.
     """
 
     def __init__(self, ports: Ports, max_rows: int) -> None:
@@ -142,8 +143,10 @@ class Local:
         self.former_log_incarnations: set[str] = set()
         """Those that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
-        self._seen_before = set(self._seen)
-        """Tables of which an earlier start has seen records, and may have evicted some."""
+        self.lost = LostVersions()
+        for name, seen in self._seen.items():  # an earlier start may have evicted records
+            for partition, lsn in seen.partitions.items():
+                self.lost.forget(name, int(partition), lsn)
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
         """Cached hashes of committed records."""
@@ -185,36 +188,44 @@ class Local:
         self._store.put(f"row\n{name}\n{row.key}", row)
         self._rows.pop(record_id, None)  # to the end: received last
         self._rows[record_id] = row
+        self.lost.remove(name, row.key)
         self.evict_oldest(self.max_rows, None)
 
     def hold_told(self, name: str, row: HeldRow) -> None:
         """Store a version of which an outcome or a change has told; without effect for a lost one.
 
-        It is lost if none is held, and a newer one may have been evicted: the log was seen further, and
-        records of the partition were lost since, or may have been in an earlier start.
+        It is lost if none is held, and a newer one was: it was evicted, or may have been in an earlier start.
+        Nor is it held if the cloud has answered a query since, and had no such record.
         """
-        partition = self.partition_of(name, row.key)
         is_newest = (
             (name, row.key) in self._rows
             or row.log_incarnation is not UNSET
-            or row.lsn >= self.seen_lsns(name).get(str(partition), 0)
-            or not (self.losses[name][partition] or name in self._seen_before)
+            or row.lsn >= self.lost.newest_lsn(name, row.key, self.partition_of(name, row.key))
         )
         if is_newest:
             self.hold_row(name, row)
         else:
-            self.record_loss(name, row.key)
+            self.record_loss(name, row.key, row.lsn, row)
 
-    def evict(self, name: str, key: str) -> None:
-        """Remove a committed record from the device, and count the loss for the cache."""
+    def evict(self, name: str, key: str, told_lsn: int = 0) -> None:
+        """Remove a committed record from the device, and record the loss.
+
+        ``told_lsn`` is the position of a newer version of which the device was told, 0: it knows of none.
+        """
         self._hashes.pop((name, key), None)
-        if self._rows.pop((name, key), None) is not None:
-            self.record_loss(name, key)
+        row = self._rows.pop((name, key), None)
+        if row is not None:
+            self.record_loss(name, key, max(row.lsn, told_lsn), row if told_lsn <= row.lsn else None)
             self._store.delete(f"row\n{name}\n{key}")
 
-    def record_loss(self, name: str, key: str) -> None:
-        """Count a record that belongs to what the device was told of, and that it does not hold."""
-        self.losses[name][self.partition_of(name, key)] += 1
+    def record_loss(self, name: str, key: str, lsn: int, row: HeldRow | None = None) -> None:
+        """Record a version of which the device was told, at a position, and that it does not hold.
+
+        ``row`` None: not all of its columns are known.
+        """
+        partition = self.partition_of(name, key)
+        self.losses[name][partition] += 1
+        self.lost.add(name, key, LostVersion(partition, lsn, row))
 
     @property
     def oldest_us(self) -> int:
@@ -416,6 +427,7 @@ class Local:
         rows = self._rows.items()
         for key in [key for (table, key), row in rows if table == name and row.table < since]:
             self.evict(name, key)
+        self.lost.leave_table(name)
         if self._seen_of(name).table < since and self._seen.pop(name, None) is not None:
             self._store.delete(f"seen {name}")
         self._store.delete(f"table {name}")
@@ -449,6 +461,7 @@ class Local:
                 self.change_write(write, table=None)
         for record_id in lost:
             self.evict(*record_id)
+        self.lost.go_back(shared_lsn)
         seen_to = [max((seen.table, *seen.partitions.values())) for seen in self._seen.values()]
         last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):

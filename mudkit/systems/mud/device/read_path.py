@@ -526,10 +526,13 @@ class ReadPath:
             if not has_columns:
                 self._local.hold_row(name, version)
             elif (held_row := self._local.held_row(name, key)) is None:
-                self._local.record_loss(name, key)
+                self._local.record_loss(name, key, version.lsn)
             elif held_row.ver < version.ver:
-                self._local.evict(name, key)  # no later read may show it
+                self._local.evict(name, key, version.lsn)  # no later read may show it
             known[key] = version.ver
+        if not is_cut and pending.keys is None:
+            for part in parts:
+                self._local.lost.record_answer(name, part.place, part.lsn)
         if is_cut or has_columns:
             return self._complete_remotely(now_us, pending, versions, known)
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)

@@ -67,8 +67,7 @@ class _Shown(NamedTuple):
 class ReadRecords:
     """Records of one continuous read without a limit, durable.
 
-    ``delivered`` has the versions that the processors have sent, by key, and ``own_versions`` those of own
-    writes of which they have not told.
+    ``delivered`` has the versions that the processors have sent, by key.
     """
 
     def __init__(self, store: Store, handle: int) -> None:
@@ -82,9 +81,6 @@ class ReadRecords:
         self._untold = self._load(self._untold_prefix)
         self._pending = self._load(self._pending_prefix)
         self.delivered = {key: sent.ver for key, sent in self._sent.items()}
-        self.own_versions = {
-            key: own.ver for key, own in self._untold.items() if own.data is not None and own.ver
-        }
 
     def receive(
         self,
@@ -191,10 +187,6 @@ class ReadRecords:
 
     def _put_own(self, records: dict[str, OwnRecord], prefix: str, key: str, own: OwnRecord | None) -> None:
         """Store what own writes make of a record, under a prefix; None: nothing."""
-        if records is self._untold:
-            self.own_versions.pop(key, None)
-            if own is not None and own.data is not None and own.ver:
-                self.own_versions[key] = own.ver
         if own is not None:
             records[key] = own
             self._store.put(f"{prefix}{key}", own)

@@ -245,8 +245,7 @@ class Registrations:
             return
         query = Query(stored.name, stored.predicate.predicate(), "committed", stored.reader, None)
         is_answered = stored.sync_us == 0 and stored.data_seq == 1 and stored.selection is None
-        own_versions = read.records.own_versions if isinstance(read.records, ReadRecords) else {}
-        followed = FollowedQuery(query, read.delivered, own_versions, is_answered, live_us)
+        followed = FollowedQuery(query, read.delivered, stored, is_answered, live_us)
         self._followed.follow(stored.handle, followed)
 
     def _describe_delivered(self, read: StartedRead) -> tuple[list[str], list[tuple[int, str]]]:

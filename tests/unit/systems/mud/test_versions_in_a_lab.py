@@ -146,8 +146,8 @@ def test_record_that_came_with_some_columns_is_not_missing_in_complete_answers(p
     assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1}
 
 
-def test_own_version_that_was_evicted_is_not_missing_in_answers_of_a_live_read(place):
-    """The read has shown it, before its processor told of it (Mobius 4.1)."""
+def make_late_changes(place):
+    """Return a client that holds one record, whose continuous read hears of each change a minute late."""
     ann = place.client("ann", max_rows=1)
     ann.create("t").result()
     changes = listen(ann, table="t", sync_timestamp=0)
@@ -155,11 +155,78 @@ def test_own_version_that_was_evicted_is_not_missing_in_answers_of_a_live_read(p
     place.lab.world.fault_hook = lambda transfer: (
         60_000_000 * (as_wire(transfer.message)["kind"] == "stream"),
     )
+    return ann, changes
+
+
+def test_own_version_that_was_evicted_is_not_missing_in_answers_of_a_live_read(place):
+    """The read has shown it, before its processor told of it (Mobius 4.1)."""
+    ann, changes = make_late_changes(place)
     for key in ("k", "other"):
         ann.write("t", key, {"n": 1}).result()
     place.lab.run(seconds=1)
     assert [change.version for change in changes] == [None, 1, None, 1]
     assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1, "other": 1}
+
+
+def test_part_of_a_batch_that_was_evicted_is_not_missing_in_answers_of_a_live_read(place):
+    """The application has the outcome of the batch, and the device has room for one of its records."""
+    ann, _ = make_late_changes(place)
+    batch = ann.batch("t")
+    for key in ("k", "other"):
+        batch.write(key, {"n": 1})
+    batch.commit().result()
+    assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1, "other": 1}
+
+
+@pytest.mark.parametrize("told_by", ["read", "read of columns", "conflict"])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_version_that_was_evicted_is_not_missing_in_answers_of_a_live_read(place, told_by, is_killed):
+    """The application was told of it by other means than the read, which lags behind (Mobius 4.1)."""
+    ann, _ = make_late_changes(place)
+    bob = place.client("bob")
+    for key in ("k", "other"):
+        bob.write("t", key, {"n": 1}).result()
+    match told_by:
+        case "read":
+            assert ann.read("t", "key = 'k'", latest=True).result().versions == {"k": 1}
+        case "read of columns":
+            assert ann.read("t", "key = 'k'", latest=True, columns=["n"]).result().versions == {"k": 1}
+        case "conflict":
+            with pytest.raises(mud.Conflict) as caught:
+                ann.write("t", "k", {"n": 2}, "conditional", version=7).result()
+            assert caught.value.store["ver"] == 1
+    assert ann.read("t", "key = 'other'", latest=True).result().versions == {"other": 1}
+    if is_killed:
+        place.lab.faults.kill("ann")
+        place.lab.faults.restart("ann")
+    else:
+        assert ann.read("t", utility=mud.freshness(1e6)).result().versions == {"k": 1, "other": 1}
+        assert ann.read("t", "key = 'k'", utility=mud.freshness(1e6)).result().versions == {"k": 1}
+    place.lab.faults.cut("ann")
+    assert not ann.read("t").result().is_complete
+
+
+@pytest.mark.parametrize("told_by", ["outcome", "continuous read"])
+def test_version_that_an_answer_no_longer_had_does_not_come_back(place, told_by):
+    """The record was deleted since, and the answer without it came first (Mobius 4.1)."""
+    ann, bob = place.client("ann"), place.client("bob")
+    ann.create("t").result()
+    if told_by == "outcome":
+        place.lab.world.fault_hook = delay_outcomes_of(place, "k", minutes=1)
+        ann.write("t", "k", {"n": 1})
+        place.lab.run(seconds=10)
+    else:
+        ann.read("t", "n = 1", "continuous", callback=print).result()
+        place.lab.world.fault_hook = lambda transfer: (
+            60_000_000 * (as_wire(transfer.message)["kind"] == "stream"),
+        )
+        bob.write("t", "k", {"n": 1}).result()
+        place.lab.run(seconds=10)
+    bob.delete("t", "k").result()
+    assert ann.read("t", latest=True).result().versions == {}
+    place.lab.run(seconds=115)
+    place.lab.faults.cut("ann")
+    assert ann.read("t", "key = 'k'").result().versions == {}
 
 
 def delay_outcomes_of(place, key, minutes):

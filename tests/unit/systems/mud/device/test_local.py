@@ -436,21 +436,33 @@ def test_go_back_removes_only_state_after_shared_position():
         assert [copy.seen_lsns(name) for name in ("news", "a b", "x")] == [{"0": 5, "1": 5}, {"0": 5}, {}]
 
 
-@pytest.mark.parametrize("forgets_by", ["nothing", "eviction", "restart", "another partition"])
+@pytest.mark.parametrize(
+    "known_by", ["nothing", "eviction", "partial", "another eviction", "restart", "answer", "former answer"]
+)
 @pytest.mark.parametrize("lsn", [59, 64])
-def test_told_version_is_held_unless_a_newer_one_may_have_been_evicted(forgets_by, lsn):
-    """A processor behind may tell of an older version than the one that the device had (Mobius 4.1)."""
+def test_told_version_is_held_unless_a_newer_one_was_lost(known_by, lsn):
+    """A processor behind may tell of an older version than the one that the device knew (Mobius 4.1)."""
     store, local = open_store()
     local.store_table(Table("news", "app", number=1, lsn=1, split=["m"]))
     local.record_seen("news", 1, 0, 64)
-    if forgets_by in ("eviction", "another partition"):
-        key = "b" if forgets_by == "eviction" else "z"
-        local.hold_row("news", HeldRow(key, 2, {}, None, 60, 1, 0))
-        local.evict("news", key)
-    if forgets_by == "restart":
-        local = reopen(store)
+    match known_by:
+        case "eviction" | "another eviction":
+            key = "a" if known_by == "eviction" else "b"
+            local.hold_row("news", HeldRow(key, 2, {}, None, 60, 1, 0))
+            local.evict("news", key)
+        case "partial":
+            local.hold_row("news", HeldRow("a", 1, {}, None, 58, 1, 0))
+            local.evict("news", "a", 60)
+        case "restart":
+            local = reopen(store)
+        case "answer":
+            local.lost.record_answer("news", 0, 60)
+        case "former answer":
+            local.lost.record_answer("news", 0, 60)
+            local.forget_tables("news", 2)
+            local.store_table(Table("news", "app", number=1, lsn=1, split=["m"]))
     lost_before = local.losses["news"].total()
     local.hold_told("news", HeldRow("a", 1, {}, None, lsn, 1, 0))
-    is_held = lsn == 64 or forgets_by in ("nothing", "another partition")
+    is_held = lsn == 64 or known_by in ("nothing", "another eviction", "former answer")
     assert (local.held_row("news", "a") is not None) == is_held
     assert local.losses["news"].total() == lost_before + (not is_held)
