@@ -394,7 +394,7 @@ class Judgement:
             table = client, arguments["table"]
             is_read = operation.call.name == "read"
             records = (operation.result().records or {}).values() if is_read else ()
-            if is_read and arguments["table"] == SIDE and arguments["latest"]:  # it sees the current table
+            if is_read and arguments["table"] == SIDE and _has_seen_latest(operation):
                 created = sum(
                     creation.status == "ok" and creation.responded_us < operation.invoked_us
                     for creation in work.creations
@@ -853,6 +853,15 @@ def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
 def _identity_after(name: str, losses: int) -> str:
     """Return the identity of a client after some wipes and restores of its device."""
     return f"{name} after wipe {losses}" if losses else name
+
+
+def _has_seen_latest(read: Any) -> bool:
+    """Return whether a read has seen the table as it is at the back end.
+
+    One that only pending writes have answered has not asked for it (Mobius 4.2: a pending version is fresh).
+    """
+    source = read.result().source
+    return bool(read.call.named_arguments["latest"]) and not (source and set(source.values()) == {"local"})
 
 
 def _is_match(watch: Watch, row: dict[str, Any]) -> bool:

@@ -100,6 +100,35 @@ def test_read_must_not_show_what_its_device_knows_to_be_older(version, at_us, st
     assert len(judge("_judge_pushed", work=work(watches=[watch], reads=[read]))) == count
 
 
+@pytest.mark.parametrize(("source", "count"), [({"a": "local"}, 0), ({"a": "remote"}, 1), ({}, 1)])
+def test_read_must_not_show_a_table_that_a_read_of_the_latest_versions_found_replaced(
+    monkeypatch, source, count
+):
+    """Unless pending writes of its device have answered that one (Mobius 4.2)."""
+    monkeypatch.setattr(Judgement, "_tables", {"1": 2}, raising=False)
+    monkeypatch.setattr(Judgement, "_created", [2, 6], raising=False)
+    pending = write(SIDE, "2", Answered(status="open"))
+    pending.operation.responded_us = None
+    results = [
+        SimpleNamespace(records={key: {"v": "2"} for key in source}, source=source),
+        SimpleNamespace(records={"a": {"v": "1"}}, source={"a": "local"}),
+    ]
+    reads = [
+        Answered(results[0], table=SIDE, type="uncommitted", latest=True),
+        Answered(results[1], table=SIDE, type="committed", latest=False),
+    ]
+    for op_id, read in enumerate(reads):
+        read.op_id, read.call.name = op_id, "read"
+    creations = [Answered(), Answered()]
+    for creation in creations:
+        creation.responded_us = 1
+    written = [write(SIDE, "1", Answered(1, table=SIDE, type="blind")), pending]
+    written[0].operation.op_id, written[0].operation.call.name = 2, "write"
+    written[0].operation.responded_us = 2
+    problems = judge("_judge_tables", work=work(writes=written, reads=reads, creations=creations))
+    assert len(problems) == count
+
+
 @pytest.mark.parametrize(("version", "count"), [(0, 0), (1, 1)])
 def test_followers_have_the_policy_that_is_stored_or_none(version, count):
     process = SimpleNamespace(store=SimpleNamespace(items=lambda prefix: []))
