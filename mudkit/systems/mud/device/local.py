@@ -474,6 +474,7 @@ class Local:
                 partitions = {number: min(lsn, shared_lsn) for number, lsn in shared.items()}
                 for number, lsn in later.items():
                     partitions[number] = max(lsn, partitions.get(number, 0))
+                    self.lost.forget(name, int(number), lsn)  # what was evicted is known in the former log
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)
         for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:

@@ -436,6 +436,19 @@ def test_go_back_removes_only_state_after_shared_position():
         assert [copy.seen_lsns(name) for name in ("news", "a b", "x")] == [{"0": 5, "1": 5}, {"0": 5}, {}]
 
 
+@pytest.mark.parametrize("lsn", [59, 60])
+def test_version_of_a_later_log_that_was_evicted_is_not_followed_by_an_older_one(lsn):
+    """It was pushed before the device heard of the log."""
+    _, local = open_store()
+    local.store_table(Table("news", "app", number=1, lsn=1))
+    local.hold_row("news", HeldRow("a", 2, {}, None, 60, 1, 0, "second"))
+    local.record_seen("news", 1, 0, 60, "second")
+    local.evict("news", "a")
+    local.go_back("second", 5)
+    local.hold_told("news", HeldRow("a", 2 - (lsn < 60), {}, None, lsn, 1, 0))
+    assert (local.held_row("news", "a") is not None) == (lsn == 60)
+
+
 @pytest.mark.parametrize(
     "known_by", ["nothing", "eviction", "partial", "another eviction", "restart", "answer", "former answer"]
 )
