@@ -130,24 +130,26 @@ class Coverage:
         for device in devices:
             self.follow(device)
 
-    def may_change(self, devices: Sequence[Device], places: Places) -> list[bool]:
-        """Return which devices of a group must be followed to their places: not those clear of all ranges."""
+    def may_change(self, devices: Sequence[Device], places: Places) -> list[int]:
+        """Return the rows of a group that must be followed to their places: not those clear of all ranges."""
         first = self._rows[devices[0]]
         lat, lon, clear_deg = self._clear[:, first : first + len(devices)]
-        # No way is longer than its two parts.
-        is_clear = np.abs(places.lat - lat) + np.abs(places.lon - lon) < clear_deg
-        changes: list[bool] = (~is_clear).tolist()
-        return changes
+        # On a sphere, degrees of longitude are at most as long as those of latitude.
+        is_clear = np.hypot(places.lat - lat, places.lon - lon) < clear_deg
+        rows: list[int] = np.flatnonzero(~is_clear).tolist()
+        return rows
 
     def follow(self, device: Device) -> None:
         """Join or leave an access point at the place where a device is now, and set the rates."""
         loc = device.context.get("loc")
         before = self._used.get(device)
         after, clear_deg = (None, 0.0) if loc is None else self._choose(loc, before)
+        clear, row = self._clear, self._rows[device]
         if loc is not None and after is None and clear_deg > 0:
-            self._clear[:, self._rows[device]] = (*loc, clear_deg)
+            clear[0, row], clear[1, row] = loc
+            clear[2, row] = clear_deg
         else:
-            self._clear[2, self._rows[device]] = 0.0
+            clear[2, row] = 0.0
         if after is before:
             if after is not None:
                 after.set_rate(device)
@@ -166,7 +168,7 @@ class Coverage:
         """Return the access point to use, and a lower bound of the distance to any range, in degrees."""
         clear_deg, lat = math.inf, loc[0]
         near: list[tuple[AccessPoint, float, float]] = []
-        for point in self:
+        for point in self.points.values():
             apart_deg = abs(lat - point.at[0]) - point.range_deg
             if apart_deg <= 0:  # the latitude is quicker to tell than the distance
                 distance_m = point.distance_m(loc)

@@ -91,7 +91,10 @@ class Radio:
     subtracts what has not happened yet.
     """
 
-    __slots__ = ("_opener", "active_mj_per_us", "active_until_us", "last", "profile", "ready_us")
+    __slots__ = (
+        "_opener", "_promotion_mj", "_tail_mj", "active_mj_per_us", "active_until_us", "last", "profile",
+        "ready_us",
+    )  # fmt: skip
 
     def __init__(self, profile: RadioProfile) -> None:
         self.ready_us = 0
@@ -107,22 +110,23 @@ class Radio:
         """Switch to another kind of radio, for another network; it must be off."""
         self.profile = profile
         self.active_mj_per_us = profile.active_mw * MJ_PER_MW_US
+        self._promotion_mj = profile.promotion_us * profile.promotion_mw * MJ_PER_MW_US
+        self._tail_mj = profile.tail_us * profile.tail_mw * MJ_PER_MW_US
 
     def open(self, now_us: int, account: Account) -> int:
         """Charge an account for opening the radio, if it is closed; return when it is ready, in µs."""
         profile, last = self.profile, self.last
-        tail_us = now_us - self.active_until_us
-        closed = last is None or tail_us > profile.tail_us
         if last is not None:
-            if closed:
-                tail_us = profile.tail_us
-            last.radio_mj += tail_us * profile.tail_mw * MJ_PER_MW_US
-        if closed:
-            account.radio_mj += profile.promotion_us * profile.promotion_mw * MJ_PER_MW_US
-            account.wakeups += 1
-            self.ready_us = now_us + profile.promotion_us
-            self._opener = account
-        return self.ready_us
+            tail_us = now_us - self.active_until_us
+            if tail_us <= profile.tail_us:
+                last.radio_mj += tail_us * profile.tail_mw * MJ_PER_MW_US
+                return self.ready_us
+            last.radio_mj += self._tail_mj
+        account.radio_mj += self._promotion_mj
+        account.wakeups += 1
+        self.ready_us = ready_us = now_us + profile.promotion_us
+        self._opener = account
+        return ready_us
 
     def cut(self, now_us: int) -> None:
         """Switch it off: no tail follows, and a promotion ends halfway."""

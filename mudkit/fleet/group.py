@@ -201,7 +201,10 @@ class _Motion:
         self._world = world
         self._devices = devices
         self._names = pa.array([device.name for device in devices])
-        self._none = [False] * len(devices)
+        self._contexts = [device.context for device in devices]
+        self._watched = [device.watched for device in devices]
+        self._is_watched = True
+        """True if a machine of the group watches its place."""
         self._course = course
         self._every_us = every_us
         self._began_us = world.now_us
@@ -217,21 +220,29 @@ class _Motion:
         """Move the devices to their places of now, report these, and schedule the next step."""
         world = self._world
         places = self._course.at(world.now_us - self._began_us)
-        locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
-        roams = self._devices[0].on_place is not None  # all of a group do, or none
-        follows = world.coverage.may_change(self._devices, places) if roams else self._none
-        for device, loc, is_followed in zip(self._devices, locs, follows, strict=True):
-            if "loc" in device.watched:
-                device.set_measured("loc", loc)
-            else:  # saves a call for each device and interval
-                device.context["loc"] = loc
-            if is_followed and device.on_place is not None:
-                device.on_place(device)
+        locs = list(zip(places.lat.tolist(), places.lon.tolist(), strict=True))
+        self._is_watched = "loc" in set().union(*self._watched)
+        first = 0
+        if self._devices[0].on_place is not None:  # all of a group roam, or none
+            for row in world.coverage.may_change(self._devices, places):
+                self._set_places(locs, first, row + 1)
+                world.coverage.follow(self._devices[row])
+                first = row + 1
+        self._set_places(locs, first, len(locs))
         self._on_places(self._names, places)
         until_us = self._course.until_us
         later_us = world.now_us + self._every_us
         if until_us is None or later_us <= self._began_us + until_us:
             world.schedule_action(later_us, self._step)
+
+    def _set_places(self, locs: list[Place], first: int, end: int) -> None:
+        """Set the places of some devices of the group, in their order."""
+        if self._is_watched:
+            for device, loc in zip(self._devices[first:end], locs[first:end], strict=True):
+                device.set_measured("loc", loc)
+        else:  # saves a call for each device and interval
+            for context, loc in zip(self._contexts[first:end], locs[first:end], strict=True):
+                context["loc"] = loc
 
 
 def _follow_outages(

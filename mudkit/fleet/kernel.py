@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from mudkit.errors import FailureWarning, ParameterError, SimulationProblem, brief
+from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import (
     LOCALHOST,
     Call,
@@ -40,6 +40,7 @@ from mudkit.fleet.bill import Bill, BillRow
 from mudkit.fleet.clock import ARRIVAL, LINK, TIMER, Clock
 from mudkit.fleet.coverage import Coverage
 from mudkit.fleet.device import Device
+from mudkit.fleet.failures import UnwarnedFailures, effect_error, effects_of
 from mudkit.fleet.host import Host, Operation, Process, way_us
 from mudkit.fleet.link import Direction, Draws, Leg, Link, LinkProfile, Transfer, profile_of
 from mudkit.fleet.load import ServerProfile, ServerQueue
@@ -60,8 +61,6 @@ _MAX_LOCAL_MESSAGES: Final = 1_000_000
 _MAX_SHOWN: Final = 200
 """Maximum length of an event in the note of a failure."""
 _SEQUENCES: Final = frozenset((tuple, list))
-_MAX_KEPT: Final = 100
-"""Maximum number of errors kept for the warning; a machine may fail at each of a million events."""
 
 
 class World(Clock):
@@ -78,9 +77,11 @@ class World(Clock):
                       becomes larger
     ``send``          make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
                       host, pass it on after the sender's other effects
+    ``put_up``        put it on the link of the sending device; with places, it takes the time of its way to
+                      a server that has one, too
     ``put_on_link``   put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
-    ``leave``         with places: it takes the time of its way to or from a server that has one
+    ``leave``         with places: it takes the time of its way from a server that has one
     ``_forward``      find the machine at its address; if on a device, ``put_on_link`` of that device
     ``_add_to_load``  after the faults of ``fault_hook``, wait for a worker of a server that has a load
     ``_deliver``      make a ``Received`` of it, if the machine runs
@@ -102,8 +103,8 @@ class World(Clock):
     at_address : dict of str to Process
         The machines, by their current address.
     on_leg : callable or None
-        Called for every transfer that has left a direction of a link: the leg, how many of its bytes got
-        through, and whether it was cut.
+        Called for every transfer that has left a direction of a link, with places at the end of its way to a
+        server: the leg, how many of its bytes got through, and whether it was cut.
     on_fate : callable or None
         Called with what became of a message: one of :data:`mudkit.trace.schema.FATES`.
     on_link : callable
@@ -134,6 +135,7 @@ class World(Clock):
         "_when_delivered",
         "_when_fired",
         "_when_received",
+        "_when_there",
         "at_address",
         "connections",
         "coverage",
@@ -148,6 +150,7 @@ class World(Clock):
         "on_leg",
         "on_link",
         "on_operation",
+        "put_up",
         "seed",
         "when_forwarded",
     )
@@ -177,7 +180,7 @@ class World(Clock):
         """True while messages within a host are passed on."""
         self._local_messages: deque[tuple[Process, int, Event]] = deque()
         """Messages within a host, with the receiver and its start, until the present event is handled."""
-        self._failures = _UnwarnedFailures()
+        self._failures = UnwarnedFailures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
         self.on_link: Callable[[Device], None] = lambda device: None
@@ -188,7 +191,7 @@ class World(Clock):
         self.on_answer: Callable[[Operation], None] = lambda operation: None
         # Bound once: there is one for each entry of the queue.
         self._when_arrived, self._when_delivered = self._arrive, self._deliver_delayed
-        self._when_crossed = self._cross
+        self._when_crossed, self._when_there = self._cross, self._arrive_there
         self._when_received, self._when_fired = self._deliver, self._fire_timer
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             SetTimer: self._set_timer,
@@ -408,7 +411,7 @@ class World(Clock):
         try:
             effects = machine.handle(self.now_us, event)
             if type(effects) not in _SEQUENCES:  # a generator also writes to the store while it runs
-                effects = _effects_of(process, effects)
+                effects = effects_of(process, effects)
             if store.is_dirty:
                 store.crash_point("before commit")
                 store.commit()
@@ -429,7 +432,7 @@ class World(Clock):
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._fail_event(process, event, _effect_error(process, effect, error))
+                self._fail_event(process, event, effect_error(process, effect, error))
         if self._local_messages and not self._is_passing_on:
             self._pass_on_local_messages()
 
@@ -539,6 +542,9 @@ class World(Clock):
         self.when_forwarded: Callable[[Transfer], None]
         """Called for a message that is at the edge of its receiver's network."""
         self.when_forwarded = self._forward if connections is None else self._forward_if_let_in
+        self.put_up: Callable[[Transfer, Direction], None]
+        """Called for a message of a device, with the direction of its link."""
+        self.put_up = self._put_on_way if self._has_places else self.put_on_link
         self.leave: Callable[[Transfer], None]
         """Called for a message that has left its sender's network."""
         self.leave = self._travel if self._has_places else self.when_forwarded
@@ -578,6 +584,12 @@ class World(Clock):
         transfers = [transfer for transfer in transfers if not isinstance(transfer.message, Trip)]
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
+    def legs_on_way(self) -> Iterator[Leg]:
+        """Yield the transfers that have left their link, and are on their way to the place of a server."""
+        for host in self.hosts.values():
+            if host.link is not None:
+                yield from (leg for leg in host.link.up.underway if leg.has_left(self.now_us))
+
     def send(self, process: Process, effect: Send) -> None:
         """Carry out Send: put the message on the link of its device; from a server, forward it."""
         to, message, now_us = effect.to, effect.message, self.now_us
@@ -596,7 +608,7 @@ class World(Clock):
             else:
                 self.leave(transfer)
         elif process.host.is_online:
-            self.put_on_link(transfer, link.up)
+            self.put_up(transfer, link.up)
         else:
             self.fail_transfer(transfer, "no link")
 
@@ -647,7 +659,7 @@ class World(Clock):
         if sender.link is None:
             self.leave(transfer)
         elif sender.host.is_online:
-            self.put_on_link(transfer, sender.link.up)
+            self.put_up(transfer, sender.link.up)
         else:
             self.fail_transfer(transfer, "no link")
 
@@ -656,12 +668,32 @@ class World(Clock):
         leg = direction.enqueue(transfer, self.now_us)
         self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
 
+    def _put_on_way(self, transfer: Transfer, direction: Direction) -> None:
+        """Put a transfer on a link up, and schedule its arrival at the end of the way to a server's place.
+
+        The way is that from where the device is now. A cut of the link does not concern what has left it.
+        """
+        leg = direction.enqueue(transfer, self.now_us)
+        there_us = leg.arrive_us
+        target = self.at_address.get(transfer.to)
+        if target is not None and target.host.at is not None:
+            there_us += way_us(target.host.at, transfer.sender.host)
+        self.event_queue.add(there_us, ARRIVAL, self._when_there, leg)
+
+    def _arrive_there(self, leg: Leg) -> None:
+        """Forward a message at the end of its way, unless it was cut on the link before."""
+        if self.end_leg(leg):
+            self.when_forwarded(leg.transfer)
+
     def end_leg(self, leg: Leg) -> bool:
-        """Note that a transfer has left its direction of a link; False: it was cut."""
+        """Note that a transfer has left its direction of a link, and has ended its way; False: it was cut."""
         underway = leg.direction.underway
-        if not underway or underway[0] is not leg:
+        if underway and underway[0] is leg:
+            underway.popleft()
+        elif leg in underway:  # its way is shorter than those of others
+            underway.remove(leg)
+        else:
             return False
-        underway.popleft()
         if self.on_leg is not None:
             self.on_leg(leg, leg.transfer.size_bytes, False)
         return True
@@ -670,7 +702,7 @@ class World(Clock):
         """End a transfer on its direction: forward it if up, deliver it if down; ignore one that was cut."""
         direction = leg.direction
         underway = direction.underway
-        if not underway or underway[0] is not leg:  # as :meth:`end_leg`, without a call: for every message
+        if not underway or underway[0] is not leg:  # it was cut; none that is sent after it arrives before
             return
         underway.popleft()
         transfer = leg.transfer
@@ -682,18 +714,13 @@ class World(Clock):
             self._deliver_across_link(transfer, direction.link)
 
     def _travel(self, transfer: Transfer) -> None:
-        """Forward a message after its way; there is none if neither host is a server with a place."""
-        target = self.at_address.get(transfer.to)
-        if target is not None:
-            server, other = transfer.sender, target
-            if server.link is not None:
-                server, other = other, server
-            at = server.host.at
-            if at is not None:
-                travel_us = way_us(at, other.host)
-                if travel_us:
-                    self.event_queue.add(self.now_us + travel_us, ARRIVAL, self.when_forwarded, transfer)
-                    return
+        """Forward a message of a server after its way; there is none unless the server has a place."""
+        at, target = transfer.sender.host.at, self.at_address.get(transfer.to)
+        if at is not None and target is not None:
+            travel_us = way_us(at, target.host)
+            if travel_us:
+                self.event_queue.add(self.now_us + travel_us, ARRIVAL, self.when_forwarded, transfer)
+                return
         self.when_forwarded(transfer)
 
     def _forward(self, transfer: Transfer) -> None:
@@ -720,14 +747,12 @@ class World(Clock):
         if link is None:
             self._deliver_at_server(transfer, None)
             return
-        host, sender = target.host, transfer.sender.host
+        host, sender, connections = target.host, transfer.sender.host, self.connections
+        connection = target.connections.get(sender)
+        is_open = connection is not None and self.now_us <= connection.until_us
         if not host.is_online:
             self.fail_transfer(transfer, "no link")
-            return
-        connection = host.connections.get(sender)
-        if connection is not None and self.now_us > connection.until_us and self.connections is not None:
-            connection = self.connections.find(host, sender)
-        if connection is not None or host.lets_in:
+        elif is_open or (connections is not None and connections.find(host, sender)) or host.lets_in:
             self.put_on_link(transfer, link.down)
         else:
             self.fail_transfer(transfer, "not let in")
@@ -799,52 +824,6 @@ class World(Clock):
             self._handle(sender, SendFailed(transfer.to, transfer.message))
 
 
-class _UnwarnedFailures:
-    """Failures since the last warning; ``count`` includes those whose errors are not kept."""
-
-    __slots__ = ("_kept", "count")
-
-    def __init__(self) -> None:
-        self._kept: list[Exception] = []
-        self.count = 0
-
-    def add(self, error: Exception) -> None:
-        """Count a failure, and keep its error up to a limit."""
-        self.count += 1
-        if len(self._kept) < _MAX_KEPT:
-            self._kept.append(error)
-
-    def pop_warning(self) -> FailureWarning:
-        """Return a warning of all failures since the last one, and forget them."""
-        warning = FailureWarning(self._kept, self.count)
-        self._kept, self.count = [], 0
-        return warning
-
-
 def raise_failure(host: Host, system: str, error: Exception) -> None:
     """Raise a failure instead of recording it: a value for :attr:`World.on_failure`."""
     raise error
-
-
-def _effects_of(process: Process, effects: Any) -> Sequence[Effect]:
-    """Return the effects that a machine yields as a tuple, or raise SimulationProblem."""
-    try:
-        sequence = iter(effects)
-    except TypeError as error:
-        raise _effect_error(process, effects, error) from error
-    return tuple(sequence)
-
-
-def _effect_error(process: Process, effects: Any, error: Exception) -> Exception:
-    """Return the error to record for effects that could not be carried out."""
-    if not isinstance(error, TypeError | KeyError):
-        return error
-    problem = SimulationProblem(
-        "A machine has answered with something that cannot be carried out.",
-        where=f"{process.system} on {process.host.name}",
-        found=brief(effects, 300) + f" ({type(error).__name__}: {error})",
-        expected="a sequence of Send (of what JSON can hold), SetTimer, CancelTimer, Complete, "
-        "Notify and Record",
-    )
-    problem.__cause__ = error
-    return problem

@@ -164,6 +164,10 @@ class Leg(msgspec.Struct, frozen=True, eq=False):
     arrive_us: int
     paid_from_us: int
 
+    def has_left(self, now_us: int) -> bool:
+        """Return whether it has left its direction before now: no cut of the link concerns it."""
+        return self.arrive_us < now_us
+
 
 @functools.cache
 def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, float]:
@@ -228,7 +232,7 @@ class Direction:
         self.account: Account
         self.free_us = 0
         self.underway: deque[Leg] = deque()
-        """In order of arrival."""
+        """In order of arrival; one that has left it may stay until the end of its way to a server."""
         self.curve: Curve | Instant | None = None
         """Measured throughput, which replaces the profile's."""
         self.adopt_profile(link.profile)
@@ -277,13 +281,19 @@ class Direction:
         return leg
 
     def cut(self, now_us: int) -> list[tuple[Leg, int]]:
-        """Cancel all transfers under way, and refund what was not used; return each with its bytes sent."""
-        cut = []
+        """Cancel all transfers under way that have not left it, and refund what they have not used.
+
+        Return each with its bytes sent.
+        """
+        cut, left = [], []
         for leg, unused_bytes, unused_mj in self.unused_charges(now_us):
+            if leg.has_left(now_us):
+                left.append(leg)
+                continue
             leg.account.bytes -= unused_bytes
             leg.account.radio_mj -= unused_mj
             cut.append((leg, leg.transfer.size_bytes - unused_bytes))
-        self.underway.clear()
+        self.underway = deque(left)
         self.free_us = min(self.free_us, now_us)
         self._last_arrival_us = min(self._last_arrival_us, now_us)
         return cut
@@ -381,7 +391,7 @@ class Link:
         self.up.latency_us = self.down.latency_us = self.latency_ms * 1000.0
 
     def carried_so_far(self, now_us: int) -> list[CarriedTransfer]:
-        """Return the transfers under way, as if they had ended now."""
+        """Return the transfers that have not left the link, as if they had ended now."""
         return [
             CarriedTransfer(
                 direction.name,
@@ -392,6 +402,7 @@ class Link:
             )
             for direction in (self.up, self.down)
             for leg, unused_bytes, _ in direction.unused_charges(now_us)
+            if not leg.has_left(now_us)
         ]
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:

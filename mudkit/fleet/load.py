@@ -97,7 +97,8 @@ class ServerQueue:
         self._idle = profile.workers
         self._kills = 0
         """Number of times that the server was killed; earlier jobs are dropped."""
-        self._when_served, self._when_sent = self._end, self._release
+        self._when_served = self._end_with_bytes if profile.byte_us else self._end
+        self._when_sent = self._release
         self._slot_until_us = 0
         """End of the present interval, of ``_present``, in which nearly all that is counted lies."""
         self._present = Slot()
@@ -107,10 +108,10 @@ class ServerQueue:
     def add_message(self, action: Callable[[Transfer], None], transfer: Transfer) -> None:
         """Serve or queue a message that has arrived; if the queue is full, it is lost, and counted."""
         world = self._world
-        now_us, size = world.now_us, transfer.size_bytes
-        job = action, transfer, size, now_us, self._kills
+        now_us = world.now_us
+        job = action, transfer, transfer.size_bytes, now_us, self._kills
         if self._idle:
-            self._serve(job, size, now_us)
+            self._serve(job, now_us)
         elif len(self._waiting) < self.profile.max_waiting:
             self._wait(job)
         else:
@@ -123,7 +124,7 @@ class ServerQueue:
         now_us = self._world.now_us
         job = action, timer, 0, now_us, self._kills
         if self._idle:
-            self._serve(job, 0, now_us)
+            self._serve(job, now_us)
         else:
             self._wait(job)
 
@@ -169,11 +170,10 @@ class ServerQueue:
         slot = self._slot(self._world.now_us)
         slot.max_waiting = max(slot.max_waiting, len(self._waiting))
 
-    def _serve(self, job: _Job, size_bytes: int, now_us: int) -> None:
+    def _serve(self, job: _Job, now_us: int) -> None:
         """Pass a job to an idle worker, which is busy with it until its end."""
         self._idle -= 1
-        byte_us = self._byte_us
-        took_us = round(self._event_us + size_bytes * byte_us) if byte_us else self._plain_us
+        took_us = round(self._event_us + job[2] * self._byte_us) if self._byte_us else self._plain_us
         end_us = now_us + took_us
         if end_us < self._slot_until_us:
             slot = self._present
@@ -188,31 +188,36 @@ class ServerQueue:
         """Pass the first job that waits, if there is one, to an idle worker."""
         if self._waiting:
             job, now_us = self._waiting.popleft(), self._world.now_us
-            _, _, size_bytes, came_us, _ = job
-            self._serve(job, size_bytes, now_us)
+            came_us = job[3]
+            self._serve(job, now_us)
             slot = self._slot(now_us)
             slot.waited_us += now_us - came_us
             slot.max_wait_us = max(slot.max_wait_us, now_us - came_us)
 
     def _end(self, job: _Job) -> None:
+        """Carry out what was served, unless the server was killed, and release its worker."""
+        action, argument, _, _, kills = job
+        if kills == self._kills:
+            action(argument)
+            if kills == self._kills:  # else it killed the server
+                self._idle += 1
+                if self._waiting:
+                    self._serve_next()
+
+    def _end_with_bytes(self, job: _Job) -> None:
         """Carry out what was served, unless the server was killed; then its worker sends what it caused."""
         action, argument, _, _, kills = job
         if kills != self._kills:
             return
-        before_bytes = self._sent_bytes() if self._byte_us else 0
+        before_bytes = self._sent_bytes()
         action(argument)
-        if kills != self._kills:  # it killed the server
-            return
-        if self._byte_us:
-            now_us = self._world.now_us
-            end_us = now_us + round((self._sent_bytes() - before_bytes) * self._byte_us)
-            if end_us > now_us:
-                self._count_busy(now_us, end_us)
-                self._world.event_queue.add(end_us, ARRIVAL, self._when_sent, kills)
-                return
-        self._idle += 1
-        if self._waiting:
-            self._serve_next()
+        now_us = self._world.now_us
+        end_us = now_us + round((self._sent_bytes() - before_bytes) * self._byte_us)
+        if kills == self._kills and end_us > now_us:
+            self._count_busy(now_us, end_us)
+            self._world.event_queue.add(end_us, ARRIVAL, self._when_sent, kills)
+        else:
+            self._release(kills)
 
     def _release(self, kills: int) -> None:
         """Release a worker that has sent, unless the server was killed."""

@@ -124,6 +124,15 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _transfer_row(leg: Leg, ended_us: int, carried_bytes: int, is_cut: bool) -> tuple[Any, ...]:
+    """Return the row of a transfer that has left its link, or was cut on it, at ``ended_us``."""
+    account = leg.account
+    return (
+        account.system, account.device, account.direction, leg.begun_us, min(leg.start_us, ended_us),
+        ended_us, leg.transfer.size_bytes, carried_bytes, is_cut,
+    )  # fmt: skip
+
+
 def _filter_rows(table: pa.Table, column: str, value: str) -> pa.Table:
     """Return the rows of a table in which a column has a value."""
     return table.filter(pc.equal(table[column], value))
@@ -303,11 +312,7 @@ class Recorder:
     def _record_transfer(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:
         """Record a transfer that has left a link, or was cut on it."""
         ended_us = max(min(leg.end_us, self.world.now_us), leg.begun_us) if is_cut else leg.end_us
-        self.add(
-            "transfers",
-            (leg.account.system, leg.account.device, leg.account.direction, leg.begun_us,
-             min(leg.start_us, ended_us), ended_us, leg.transfer.size_bytes, carried_bytes, is_cut),
-        )  # fmt: skip
+        self.add("transfers", _transfer_row(leg, ended_us, carried_bytes, is_cut))
 
     def _record_fate(self, transfer: Transfer, fate: str) -> None:
         """Record what became of a message, and what its receiver holds by it."""
@@ -426,6 +431,11 @@ class Recorder:
                 more = [
                     self._message_row(transfer, "under way", None)
                     for transfer in self.world.transfers_under_way()
+                ]
+            elif name == "transfers" and self._with_messages:
+                more = [
+                    _transfer_row(leg, leg.end_us, leg.transfer.size_bytes, False)
+                    for leg in self.world.legs_on_way()
                 ]
             elif name == "links":
                 more = list(self._links.values())

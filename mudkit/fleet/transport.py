@@ -189,35 +189,35 @@ class Connections:
 
         If there is none, it waits until one is open.
         """
-        world, host, link, to = self._world, sender.host, sender.link, effect.to
-        target = self._at_address.get(to)
-        if target is None or (link is not None and not host.is_online):
-            world.send(sender, effect)
-            return
-        now_us = world.now_us
-        connection = sender.connections.get(target.host)
-        if connection is None or now_us > connection.until_us:
+        to, world, host = effect.to, self._world, sender.host
+        target, now_us = self._at_address.get(to), world.now_us
+        connection = None if target is None else sender.connections.get(target.host)
+        if connection is None or now_us > connection.until_us or not host.is_online:
             self._send_later(sender, effect, target)
             return
         connection.until_us = now_us + self._idle_us
-        message = effect.message
+        message, link = effect.message, sender.link
         size = size_bytes(message)
+        carried_bytes = self._request_bytes if connection.opener.host is host else self._answer_bytes
+        transfer = Transfer(
+            sender, sender.start_number, sender.address, to, message, carried_bytes(size), now_us
+        )
         if link is None:
             sender.sent_bytes += size
-        carried_bytes = self._request_bytes if connection.opener.host is host else self._answer_bytes
-        size = carried_bytes(size)
-        transfer = Transfer(sender, sender.start_number, sender.address, to, message, size, now_us)
-        if link is None:
             world.leave(transfer)
         else:
-            world.put_on_link(transfer, link.up)
+            world.put_up(transfer, link.up)
 
-    def _send_later(self, sender: Process, effect: Send, target: Process) -> None:
+    def _send_later(self, sender: Process, effect: Send, target: Process | None) -> None:
         """Carry out Send without an open connection: the message waits until there is one.
 
-        Between two servers it needs none; a device that lets nobody in refuses it.
+        Between two servers it needs none, and it fails as without a transport if nobody can be reached; a
+        device that lets nobody in refuses it.
         """
         world, host, message = self._world, sender.host, effect.message
+        if target is None or not host.is_online:
+            world.send(sender, effect)
+            return
         connection, is_server = self.find(host, target.host), host.link is None
         if connection is None and is_server and target.host.link is None:
             world.send(sender, effect)
@@ -332,41 +332,34 @@ class Connections:
         transfer = Transfer(
             opener, opener.start_number, source.address, target.address, trip, size, world.now_us
         )
-        if host.link is None:
-            self._leave(transfer, host)
-        elif host.is_online:
-            self._put_on_link(transfer, host.link.up)
-        else:
+        at, other = (host.at, target.host) if target.host.at is None else (target.host.at, host)
+        travel_us = 0 if at is None else way_us(at, other)
+        if host.link is not None and host.is_online:
+            self._put_on_link(transfer, host.link.up, travel_us)
+        elif host.link is not None:
             world.fail_transfer(transfer, "no link")
+        elif travel_us:
+            world.event_queue.add(world.now_us + travel_us, ARRIVAL, self._when_forwarded, transfer)
+        else:
+            self._forward(transfer)
 
-    def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
-        """Put one way of a round trip on a link, which costs what a message does, and is none of a system."""
+    def _put_on_link(self, transfer: Transfer, direction: Direction, travel_us: int = 0) -> None:
+        """Put one way of a round trip on a link, which costs what a message does, and is none of a system.
+
+        ``travel_us`` is the time of its way after the link.
+        """
         leg = direction.enqueue(transfer, self._world.now_us)
         direction.account.messages -= 1
-        self._world.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
+        self._world.event_queue.add(leg.arrive_us + travel_us, ARRIVAL, self._when_arrived, leg)
 
     def _arrive(self, leg: Leg) -> None:
         """End one way of a round trip on a direction of a link, unless it was cut."""
         if not self._world.end_leg(leg):
             return
-        transfer = leg.transfer
         if leg.direction.name == "up":
-            self._leave(transfer, transfer.message.source.host)
+            self._forward(leg.transfer)
         else:
-            self._receive(transfer.message)
-
-    def _leave(self, transfer: Transfer, origin: Host) -> None:
-        """Forward one way of a round trip after its way from a host."""
-        target, world = self._at_address.get(transfer.to), self._world
-        if target is not None:
-            at, other = target.host.at, origin
-            if at is None:
-                at, other = origin.at, target.host
-            travel_us = 0 if at is None else way_us(at, other)
-            if travel_us:
-                world.event_queue.add(world.now_us + travel_us, ARRIVAL, self._when_forwarded, transfer)
-                return
-        self._forward(transfer)
+            self._receive(leg.transfer.message)
 
     def _forward(self, transfer: Transfer) -> None:
         """Forward one way of a round trip to the host at its address: the opener hears the peer."""

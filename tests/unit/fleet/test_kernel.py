@@ -34,7 +34,6 @@ from mudkit.events import (
 )
 from mudkit.fleet import World, kernel
 from mudkit.fleet.store import SqliteStore
-from mudkit.places import travel_us
 from mudkit.systems.store_and_forward import Client, DirectClient, Relay
 
 S = 1_000_000
@@ -58,68 +57,6 @@ def test_message_time_is_transfer_time_plus_latency(stage):
     carried_us = 141_000 * 8_000 / 5_640
     assert carried_us + 260_000 < t_us < carried_us + 260_000 + 200_000  # plus the promotion
     assert stage.account("ann", "up")[3:5] == (1, 141_000)
-
-
-ZURICH, CALIFORNIA = (47.4, 8.5), (37.4, -122.1)
-WAY_US = travel_us(ZURICH, CALIFORNIA)
-
-
-def _played(places: dict[str, tuple[float, float]]) -> dict[tuple[str, str], int]:
-    """Return when each message arrived, by sender and receiver: each host sends one to each other."""
-    lab = Lab(seed=3)
-    puppets: dict[str, Puppet] = {}
-
-    def install(host: Any) -> Any:
-        def make(ports: Ports) -> Puppet:
-            puppets[host.name] = Puppet(ports)
-            return puppets[host.name]
-
-        return host.install("puppets", make)
-
-    names = ("one", "two", "ann", "bob")
-    processes = {name: install(lab.server(name, at=places.get(name))) for name in names[:2]}
-    processes |= {name: install(lab.device(name, at=places.get(name))) for name in names[2:]}
-    for source in names:
-        for target in names:
-            lab.run(minutes=5)
-            if source != target:
-                processes[source].call("do", effects=[Send(target, source)])
-    lab.run(minutes=5)
-    return {
-        (event.message, name): t_us
-        for name, puppet in puppets.items()
-        for t_us, event in puppet.seen
-        if isinstance(event, Received)
-    }
-
-
-@pytest.mark.parametrize(
-    ("places", "longer"),
-    [
-        ({"one": CALIFORNIA, "ann": ZURICH}, {("one", "ann"), ("ann", "one")}),
-        ({"one": CALIFORNIA, "two": ZURICH}, {("one", "two"), ("two", "one")}),
-        ({"ann": CALIFORNIA, "bob": ZURICH}, set()),  # no server has a place
-        ({"one": ZURICH, "two": ZURICH, "ann": ZURICH}, set()),  # no way at all: as without places
-        ({"one": CALIFORNIA}, set()),  # nobody else has a place
-    ],
-)
-def test_message_to_or_from_a_server_with_a_place_takes_the_time_of_its_way(places, longer):
-    without = _played({})
-    assert len(without) == 12
-    expected = {pair: t_us + (WAY_US if pair in longer else 0) for pair, t_us in without.items()}
-    assert _played(places) == expected
-
-
-def test_message_under_way_to_a_distant_server_is_under_way_in_the_trace():
-    lab = Lab(seed=3)
-    near, far = lab.server("near", at=ZURICH), lab.server("far", at=CALIFORNIA)
-    far.install("puppets", Puppet)
-    process = near.install("puppets", Puppet)
-    process.call("do", effects=[Send("far", 1)])
-    lab.run(seconds=0.05)
-    assert lab.frame("messages")["fate"].tolist() == ["under way"]
-    lab.run(seconds=0.1)
-    assert lab.frame("messages")["fate"].tolist() == ["arrived"]
 
 
 def test_both_devices_are_charged_for_a_message(stage):
@@ -641,7 +578,7 @@ def test_message_takes_no_step_that_its_world_does_not_need():
         stage.world.run(10 * S)
     finally:
         sys.setprofile(None)
-    steps = {"_travel", "way_us", "_forward_if_let_in", "_send_later"}
+    steps = {"_put_on_way", "_arrive_there", "_travel", "way_us", "_forward_if_let_in", "_send_later"}
     assert not called & {*steps, "_add_to_load", "_fire_timer_by_load", "_deliver_through_hook", "follow"}
     assert {"send", "_forward", "_deliver", "_fire_timer"} <= called
 
