@@ -320,14 +320,13 @@ class IngestWork:
 
     def _write_buckets(self, writer: PartWriter, tables: list[pa.Table]) -> None:
         """Write rows to a file, one row group for each bucket of devices."""
-        tables = [
-            table.set_column(0, "source", table["source"].cast(pa.string())) for table in tables if len(table)
-        ]
+        tables = [table for table in tables if len(table)]
         if not tables:
             return
-        rows = pa.concat_tables(tables, promote_options="default")
+        rows = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
         for number, some in rows_by_bucket(rows, self.buckets):
-            writer.write(some.append_column(_BUCKET, pa.array(np.full(len(some), number, dtype=np.int32))))
+            of = pa.array(np.full(len(some), number, dtype=np.int32))
+            writer.write(_with_texts(some).append_column(_BUCKET, of))
             writer.end_group()
 
     def clean(self, name: str, item: tuple[int, Sequence[str]]) -> Part:
@@ -339,11 +338,13 @@ class IngestWork:
         written: list[File] = []
         by_date: list[File] = []
         if pieces:
-            tables = clean(pa.concat_tables(pieces, promote_options="default"), self.plan)
+            rows = pa.concat_tables(pieces, promote_options="default").unify_dictionaries().combine_chunks()
+            pieces.clear()  # the rows have been copied
+            tables = clean(rows, self.plan)
             tally.add_cleaned(tables)
             for table in ("positions", "reads"):
-                rows = getattr(tables, table)
-                by_date += write_by_date(job, table, rows, name, group_rows(self.buckets))
+                of_table = getattr(tables, table)
+                by_date += write_by_date(job, table, of_table, name, group_rows(self.buckets))
             with PartWriter(job, f"{job.work}/rejected", name) as writer:
                 writer.write(tables.rejected)
             written = [*by_date, *writer.files]
@@ -353,6 +354,14 @@ class IngestWork:
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write the files of the trace that some merges describe, and return them as a part."""
         return Part(None, tuple(merge(self.job, merges, self.format)))
+
+
+def _with_texts(rows: pa.Table) -> pa.Table:
+    """Return rows with texts instead of dictionaries, which may have names of other rows only."""
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:

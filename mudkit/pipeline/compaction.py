@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from mudkit.files import Place, arrow_place
 from mudkit.pipeline.commits import File, Job
 from mudkit.pipeline.tasks import FILE_BYTES, GROUP_ROWS, PartWriter
+from mudkit.trace.recordings import device_codes, stable_order
 from mudkit.trace.schema import SCHEMAS, epoch_us
 
 _US_PER_DAY = 86_400_000_000
 _EPOCH = dt.date(1970, 1, 1)
-_SCRATCH_GROWTH = 1.5
-"""Size of rows in an intermediate file, which is written fast, beside that in the trace, about."""
+_SCRATCH_GROWTH = 0.9
+"""Size of rows in an intermediate file, in other encodings, beside that in the trace, about."""
 _MERGED_BYTES = 32 << 20  # of one task, unless a file has more
 _HELD_ROWS = 4 * GROUP_ROWS
 _ORDER = {"positions": ("ts", "device"), "reads": ("ts", "device", "read_id")}
@@ -66,8 +67,10 @@ def group_rows(buckets: int) -> int:
 
 def write_by_date(job: Job, name: str, rows: pa.Table, label: str, max_rows: int) -> list[File]:
     """Write the rows of a table, sorted by time, with row groups that end at midnight."""
-    rows = _sorted(name, rows.cast(SCHEMAS[name]))
-    days = epoch_us(rows["ts"]) // _US_PER_DAY
+    t_us = epoch_us(rows["ts"])
+    order = stable_order(t_us)
+    rows = rows.cast(SCHEMAS[name]).take(pa.array(order))
+    days = t_us[order] // _US_PER_DAY
     edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(rows)]
     with PartWriter(job, f"{job.work}/{name}", label, is_scratch=True) as writer:
         for first, last in pairwise(edges):
@@ -164,8 +167,9 @@ def _plan_undated(table: str, files: Sequence[File]) -> Iterator[tuple[int, Merg
 
 
 def merge(job: Job, merges: Iterable[Merge], format: str = "parquet") -> list[File]:  # noqa: A002
-    """Write the files that merges describe, in a format; return them."""
+    """Write the files that merges describe, of each table in order of time, in a format; return them."""
     files: list[File] = []
+    cursors: dict[str, _Cursor] = {}
     for of in merges:
         folder = of.table if of.date is None else f"{of.table}/date={of.date}"
         places = [job.path / name for name in of.files]
@@ -176,11 +180,13 @@ def merge(job: Job, merges: Iterable[Merge], format: str = "parquet") -> list[Fi
                     for number in range(_metadata(place).num_row_groups):
                         writer.write(read_groups(place, [number]))
             else:
-                cursors = [_Cursor(place, of.edges_us[0]) for place in places]
+                for file, place in zip(of.files, places, strict=True):
+                    if file not in cursors:
+                        cursors[file] = _Cursor(place, of.edges_us[0])
                 for edge_us in of.edges_us[1:]:
-                    rows = [table for cursor in cursors for table in cursor.until(edge_us)]
+                    rows = [table for file in of.files for table in cursors[file].until(edge_us)]
                     if rows:
-                        writer.write(_sorted(of.table, pa.concat_tables(rows)))
+                        writer.write(_sorted(of.table, pa.concat_tables(rows)).cast(SCHEMAS[of.table]))
         files += writer.files
     return files
 
@@ -205,7 +211,7 @@ class _Cursor:
         """Yield the further rows before a time."""
         while self._rest is not None or (self._groups and self._groups[-1][1] < edge_us):
             if self._rest is None:
-                rows = read_groups(self._place, [self._groups.pop()[0]], self._metadata)
+                rows = read_groups(self._place, [self._groups.pop()[0]], self._metadata, ["device"])
                 self._rest = rows.slice(_place_of(rows, self._low_us))
             count = _place_of(self._rest, edge_us)
             yield self._rest.slice(0, count)
@@ -215,15 +221,24 @@ class _Cursor:
             self._rest = None
 
 
-def read_groups(place: Place, groups: Sequence[int], metadata: pq.FileMetaData | None = None) -> pa.Table:
-    """Read row groups of a file, which is open only meanwhile: a task reads more files than may be open."""
+def read_groups(
+    place: Place,
+    groups: Sequence[int],
+    metadata: pq.FileMetaData | None = None,
+    repeated: Sequence[str] = (),
+) -> pa.Table:
+    """Read row groups of a file, which is open only meanwhile: a task reads more files than may be open.
+
+    ``repeated`` are columns of texts that are read as dictionaries.
+    """
     filesystem, name = arrow_place(place)
-    with filesystem.open_input_file(name) as source, pq.ParquetFile(source, metadata=metadata) as file:
+    form = {"metadata": metadata, "read_dictionary": list(repeated)}
+    with filesystem.open_input_file(name) as source, pq.ParquetFile(source, **form) as file:
         return file.read_row_groups(list(groups))
 
 
 def read_where(place: Place, column: str, value: int) -> pa.Table | None:
-    """Read the row groups all of whose rows have a value; None without any."""
+    """Read the row groups all of whose rows have a value, texts as dictionaries; None without any."""
     metadata = _metadata(place)
     number_of = metadata.schema.names.index(column)
     groups = [
@@ -231,7 +246,8 @@ def read_where(place: Place, column: str, value: int) -> pa.Table | None:
         for number in range(metadata.num_row_groups)
         if metadata.row_group(number).column(number_of).statistics.min == value
     ]
-    return read_groups(place, groups, metadata).drop_columns([column]) if groups else None
+    texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
+    return read_groups(place, groups, metadata, texts).drop_columns([column]) if groups else None
 
 
 def _metadata(place: Place) -> pq.FileMetaData:
@@ -242,8 +258,13 @@ def _metadata(place: Place) -> pq.FileMetaData:
 
 
 def _sorted(name: str, rows: pa.Table) -> pa.Table:
-    """Return the rows of a table in the trace's order."""
-    return rows.sort_by([(column, "ascending") for column in _ORDER[name]])
+    """Return the rows of a table in the trace's order: by the last of its columns first, each time stably."""
+    order: NDArray[np.int64] | None = None
+    for column in reversed(_ORDER[name]):
+        values = rows[column]
+        numbers = device_codes(values) if column == "device" else values.cast(pa.int64()).to_numpy()
+        order = stable_order(numbers) if order is None else order[stable_order(numbers[order])]
+    return rows.take(pa.array(order))
 
 
 def _place_of(rows: pa.Table, t_us: int) -> int:

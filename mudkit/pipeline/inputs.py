@@ -27,8 +27,8 @@ Write: TypeAlias = Callable[[str, Iterable[Parsed]], Part]
 PART_BYTES = 64 << 20
 """Text that a task parses at most, unless it cannot be split."""
 _MIN_PARTS = 64  # where there is as much text: so that all cores have something to do
-_MIN_BYTES = 16 << 20
-"""Text of a segment at least, unless a file has less: to start a task takes as long as to parse 4 MB."""
+_MIN_BYTES = 32 << 20
+"""Text of a segment at least, unless a file has less: to start a task takes as long as to parse 5 MB."""
 _ROW_BYTES = 45
 """Average length of a row of text."""
 
@@ -109,8 +109,6 @@ class FileInput:
     def parse(self, spark: SparkSession, job: Job, write: Write) -> dict[str, Part]:
         """Parse all rows in tasks, which pass them to ``write``; return the parts by name."""
         plan, known = self.plan, {file.path: file for file in self.files}
-        # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(plan), None)
         max_bytes = min(max(self.text_bytes // _MIN_PARTS, 1), PART_BYTES)
         segments = plan.source.segments(max(max_bytes, _MIN_BYTES))
         if uncounted := [part for part in segments if part.rows_before is None]:
@@ -118,6 +116,8 @@ class FileInput:
             order = {path: number for number, path in enumerate(known)}
             others = [part for part in segments if part.rows_before is not None]
             segments = sorted([*others, *counted], key=lambda part: order[part.file])
+        # If the source begins with local times, whether others name a zone is found here, for all tasks.
+        next(parsed_batches(plan, segments[:1]), None)
 
         def parse(name: str, group: Sequence[Segment]) -> Part:
             return write(name, _parsed(plan, known, group))
@@ -181,12 +181,14 @@ def _count(
 ) -> list[int | None]:
     """Return the number of rows of each segment, counted in tasks; None where a format cannot tell."""
 
-    def count(name: str, part: Segment) -> Part:
-        known[part.file].check()
-        return Part(plan.source.count_rows(part), ())
+    def count(name: str, group: Sequence[Segment]) -> Part:
+        for part in group:
+            known[part.file].check()
+        return Part([plan.source.count_rows(part) for part in group], ())
 
-    items = {f"count-{n:05d}": part for n, part in enumerate(segments)}
-    return [part.counted for part in run_tasks(spark, job, count, items).values()]
+    groups = _groups(segments, [part.size_bytes for part in segments], PART_BYTES)
+    items = {f"count-{n:05d}": group for n, group in enumerate(groups)}
+    return [count for part in run_tasks(spark, job, count, items).values() for count in part.counted]
 
 
 def _parsed(plan: LoadPlan, known: Mapping[Place, SourceFile], group: Sequence[Segment]) -> Iterator[Parsed]:

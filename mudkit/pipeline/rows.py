@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mudkit.trace.folder import compact_form
+from mudkit.trace.recordings import stable_order
 from mudkit.trace.schema import device_buckets
 
 FORMATS: Final = ("parquet", "orc", "csv", "json")
@@ -19,6 +21,13 @@ FORMATS: Final = ("parquet", "orc", "csv", "json")
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Date of rows without a time, as Hive and Spark name it."""
+
+_DICTIONARY: Final = "dictionary"
+_SCRATCH_ENCODINGS: Final = {
+    _DICTIONARY: (pa.types.is_string,),
+    "DELTA_BINARY_PACKED": (pa.types.is_integer, pa.types.is_timestamp),
+    "BYTE_STREAM_SPLIT": (pa.types.is_floating,),
+}
 
 _DAY_US: Final = 86_400_000_000
 _JSON_ROWS: Final = 1 << 14
@@ -38,7 +47,7 @@ class _ParquetWriter:
     """Writer of Parquet: each write is a row group."""
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, **form: Any) -> None:
-        self._writer = pq.ParquetWriter(sink, schema, **{"compression": "zstd", **form})
+        self._writer = pq.ParquetWriter(sink, schema, **(form or compact_form(schema)))
 
     def write(self, table: pa.Table) -> None:
         """Append the rows of a table as one row group."""
@@ -110,12 +119,26 @@ def open_writer(
 ) -> RowWriter:
     """Return a writer of a format into a sink, which it does not close.
 
-    A scratch file, always in Parquet, is written fast, not small.
+    A scratch file, always in Parquet, is written fast, in encodings that not every reader of Parquet knows.
     """
     if is_scratch:
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
-        return _ParquetWriter(sink, schema, compression="lz4", use_dictionary=texts)
+        return _ParquetWriter(sink, schema, **_scratch_form(schema))
     return _WRITERS[format](sink, schema)
+
+
+def _scratch_form(schema: pa.Schema) -> dict[str, Any]:
+    """Return how a scratch file is written: statistics of whole numbers and times tell which rows it has."""
+    names = {
+        encoding: [field.name for field in schema if any(fits(field.type) for fits in kinds)]
+        for encoding, kinds in _SCRATCH_ENCODINGS.items()
+    }
+    encodings = {name: encoding for encoding in names if encoding != _DICTIONARY for name in names[encoding]}
+    return {
+        "compression": "lz4",
+        "use_dictionary": names[_DICTIONARY],
+        "column_encoding": encodings,
+        "write_statistics": names["DELTA_BINARY_PACKED"],
+    }
 
 
 def rows_by_date(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:
@@ -147,7 +170,7 @@ def rows_by_bucket(table: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Tabl
     See :func:`mudkit.trace.schema.device_buckets`.
     """
     bucket = device_buckets(table["device"], buckets)
-    order = np.argsort(bucket, kind="stable")
+    order = stable_order(bucket)
     rows = table.take(pa.array(order))
     edges = np.flatnonzero(np.diff(bucket[order], prepend=-1, append=-1))
     for first, past in pairwise(edges.tolist()):

@@ -60,8 +60,8 @@ def clean_positions(good: pa.Table) -> Positions:
     Rows of a device are judged in the order of time: the order of rows and files does not matter, and a late
     row is not rejected.
     """
-    good, lost = _with_fix(good)
     codes = device_codes(good["device"])
+    good, codes, lost = _with_fix(good, codes)
     t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
     # Of rows with equal time and place the one with more values is kept: infinity sorts last.
     extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
@@ -78,7 +78,7 @@ def clean_positions(good: pa.Table) -> Positions:
 
 def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     """Return recorded reads ordered by time; duplicates, and reads without a place, as rejected rows."""
-    good, lost = _with_fix(good)
+    good, _, lost = _with_fix(good, device_codes(good["device"]))
     if not len(good):
         return READS.empty_table(), lost
     columns = {name: good[name] for name in ("device", "lat", "lon")}
@@ -95,14 +95,13 @@ def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     return kept, pa.concat_tables([lost, _rejected(good, verdict)])
 
 
-def _with_fix(good: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that have a place, and the others as rejected rows."""
-    place = (good[name].to_numpy() for name in ("lat", "lon"))
-    is_lost = has_no_fix(device_codes(good["device"]), *place)
+def _with_fix(good: pa.Table, codes: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64], pa.Table]:
+    """Return the rows that have a place, with the numbers of their devices; the others as rejected rows."""
+    is_lost = has_no_fix(codes, good["lat"].to_numpy(), good["lon"].to_numpy())
     if not is_lost.any():
-        return good, REJECTED.empty_table()
+        return good, codes, REJECTED.empty_table()
     verdict = np.where(is_lost, NO_FIX, KEPT).astype(np.int8)
-    return good.filter(pa.array(~is_lost)), _rejected(good, verdict)
+    return good.filter(pa.array(~is_lost)), codes[~is_lost], _rejected(good, verdict)
 
 
 def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
-from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
+from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE, US_PER_S, distance_km
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -213,8 +213,8 @@ def moved_from(
     for first in range(1, len(lat), _PART_ROWS):  # parts, here and below: all rows would fill the memory
         later, earlier = slice(first, first + _PART_ROWS), slice(first - 1, first - 1 + _PART_ROWS)
         rows = len(lat[later])
-        apart_km = distance_km(lat[earlier][:rows], lon[earlier][:rows], lat[later], lon[later])
-        moved[later] |= apart_km >= radius_km
+        places = lat[earlier][:rows], lon[earlier][:rows], lat[later], lon[later]
+        moved[later] |= _are_apart(*places, radius_km)
     # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
     least = (2 * math.sin(radius_km / EARTH_RADIUS_KM / 2)) ** 2
     slow = np.flatnonzero(~moved)
@@ -233,6 +233,28 @@ def moved_from(
             ) >= least:
                 moved[i], stood = True, place
     return moved
+
+
+def _are_apart(
+    lat1: NDArray[np.float64],
+    lon1: NDArray[np.float64],
+    lat2: NDArray[np.float64],
+    lon2: NDArray[np.float64],
+    radius_km: float,
+) -> NDArray[np.bool_]:
+    """Return which places are at least ``radius_km`` apart; the great circle is for what bounds leave open.
+
+    It is no shorter than the difference in latitude, nor, for one in longitude of up to 90°, than 0.9 of the
+    way along the parallel farthest from the equator; and no longer than both ways along great circles.
+    """
+    north_km, east_km = (KM_PER_DEGREE * np.abs(ends[1] - ends[0]) for ends in ((lat1, lat2), (lon1, lon2)))
+    farthest = np.radians(max(np.abs(lat1).max(initial=0.0), np.abs(lat2).max(initial=0.0)))
+    is_apart = (0.9 * np.cos(farthest) * east_km > 1.01 * radius_km) & (east_km <= 90 * KM_PER_DEGREE)
+    is_apart |= north_km > 1.01 * radius_km
+    unclear = np.flatnonzero(~is_apart & (north_km + east_km > 0.99 * radius_km))
+    way_km = distance_km(lat1[unclear], lon1[unclear], lat2[unclear], lon2[unclear])
+    is_apart[unclear] = way_km >= radius_km
+    return np.asarray(is_apart, dtype=np.bool_)
 
 
 def _on_sphere(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Iterator[tuple[float, float, float]]:

@@ -174,10 +174,18 @@ class TraceWriter:
         """Write rows as the next file of a folder, and add it to the files."""
         file = f"{folder}/part-{self._part}{self._parts[folder]:05d}.parquet"
         with staged_file(self._folder / file) as staging:
-            pq.write_table(table, staging, compression="zstd")
+            pq.write_table(table, staging, **compact_form(table.schema))
             size_bytes = staging.stat().st_size
         self.files[name].append({"name": file, "rows": len(table), "bytes": size_bytes})
         self._parts[folder] += 1
+
+
+def compact_form(schema: pa.Schema) -> dict[str, Any]:
+    """Return how Parquet files are written: without dictionaries of times and places, which seldom repeat."""
+    kinds = (pa.types.is_floating, pa.types.is_timestamp)
+    repeated = [field.name for field in schema if not any(fits(field.type) for fits in kinds)]
+    has_nested = any(pa.types.is_nested(field.type) for field in schema)  # its values have other names
+    return {"compression": "zstd", "use_dictionary": has_nested or repeated}
 
 
 def _check_stored(folder: Place, files: Mapping[str, Iterable[TableFile]]) -> None:

@@ -95,7 +95,7 @@ class Parsed:
     ----------
     good : pyarrow.Table
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
-        window_s``.
+        window_s``; ``source`` and ``device`` are dictionaries.
     bad : pyarrow.Table
         Rows with the schema of ``rejected``; the reasons are this module's.
     """
@@ -136,9 +136,9 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
     """Parse the columns of one batch: text, or already typed (Parquet)."""
     columns, source, rows = batch.columns, batch.source, batch.rows
     if options.device is None:
-        device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
+        device = _names(columns["device"].combine_chunks())
     else:
-        device = pa.repeat(pa.scalar(options.device.strip(), pa.string()), len(columns))
+        device = pa.repeat(pa.scalar(options.device.strip(), pa.string()), len(columns)).dictionary_encode()
     t_us = times_us(ts, options.tz, options.time_unit)
     is_unread = t_us == NO_TIME
     values = {
@@ -162,7 +162,7 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
             unbounded |= is_wrong & is_given(columns[name].combine_chunks())
     untimed = is_unread.copy()
     untimed[is_unread] = ~is_given(ts.filter(pa.array(is_unread)))
-    is_nothing = pc.is_in(device, value_set=_NOTHING)
+    is_nothing = pc.is_in(device.dictionary, value_set=_NOTHING).take(device.indices)
     unnamed = np.asarray(pc.fill_null(is_nothing, True).to_numpy(zero_copy_only=False))
     problems = {
         UNTIMED: untimed,
@@ -191,12 +191,20 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
     if is_bad.any():
         aside, table = table.filter(pa.array(is_bad)), table.filter(pa.array(~is_bad))
         raw = raw_text(columns.filter(pa.array(is_bad)), batch.delimiter)
-        fields = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[is_bad])}
+        fields = {"device": aside["device"].cast(pa.string()), "lat": aside["lat"], "lon": aside["lon"]}
+        fields["ts"] = _known(t_us[is_bad])
         of_bad = {name: problem[is_bad] for name, problem in problems.items()}
         reason = _first_reason(of_bad, lat[is_bad], lon[is_bad])
         bad = rejected_rows(source, rows[is_bad], reason, raw, fields)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def _names(column: pa.Array) -> pa.DictionaryArray:
+    """Return the names of devices without blanks around them, each once in a dictionary."""
+    given = column.dictionary_encode()
+    names = pc.utf8_trim_whitespace(given.dictionary.cast(pa.string())).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(names.indices.take(given.indices), names.dictionary)
 
 
 def _first_reason(

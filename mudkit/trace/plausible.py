@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.trace.recordings import stable_order
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE, US_PER_S, distance_km
 
 MAX_SPEED_MPS = 70.0
@@ -84,7 +85,10 @@ def judge(
     is_twin = is_same & (np.diff(t_us) == 0)
     is_again = is_twin & (np.diff(lat) == 0) & (np.diff(lon) == 0)
     once = np.flatnonzero(np.append(True, ~is_again)[: len(device)])
-    chosen = _best_rows(once, device[once], t_us[once], lat[once], lon[once])
+    if is_again.any():
+        chosen = _best_rows(once, device[once], t_us[once], lat[once], lon[once])
+    else:
+        chosen = _best_rows(once, device, t_us, lat, lon)
     if len(chosen) == len(device):
         return Judgement(
             chosen if order is None else order[chosen], np.full(len(device), KEPT, dtype=np.int8)
@@ -127,10 +131,11 @@ def has_no_fix(
     It has whole degrees of latitude and longitude, and no other place of the device is near (about 100 km).
     Latitude 0, longitude 0 is one always, another (-1, -1; 90, 180) if the device has other places.
     """
-    is_whole = (np.abs(lat - np.rint(lat)) < _ZERO_DEGREES) & (np.abs(lon - np.rint(lon)) < _ZERO_DEGREES)
-    whole, others = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
-    if not len(whole):
+    is_whole = np.abs(lat - np.rint(lat)) < _ZERO_DEGREES
+    is_whole[is_whole] = np.abs(lon[is_whole] - np.rint(lon[is_whole])) < _ZERO_DEGREES
+    if not is_whole.any():
         return is_whole
+    whole, others = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
     is_lost = np.zeros(len(device), dtype=np.bool_)
     places, of = np.unique(np.rint([lat[whole], lon[whole]]), axis=1, return_inverse=True)
     for number, (y, x) in enumerate(places.T.tolist()):
@@ -153,7 +158,7 @@ def _in_order(
     """Return the rows ordered by device, time and all other columns; None: they are, as in most files."""
     if _is_ordered(device, t_us):
         return None
-    by_device = np.argsort(device, kind="stable").astype(np.int64)  # fast for a few sorted runs
+    by_device = stable_order(device)
     if _is_ordered(device[by_device], t_us[by_device]):
         return by_device
     return np.lexsort((*reversed(others), lon, lat, t_us, device)).astype(np.int64)

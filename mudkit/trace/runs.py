@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mudkit.trace.recordings import stable_order
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -84,10 +86,11 @@ class Runs:
         device = pa.DictionaryArray.from_arrays(codes, names.dictionary.take(pa.array(order)))
         table = table.set_column(table.column_names.index("device"), "device", device)
         if (np.diff(codes) < 0).any():
-            table = table.take(pa.array(np.argsort(codes, kind="stable")))
+            table = table.take(pa.array(stable_order(codes)))
         rows_of = np.bincount(codes, minlength=len(order))
         devices = device.dictionary.to_pylist()
-        self.counts.update(dict(zip(devices, rows_of.tolist(), strict=True)))
+        counts = dict(zip(devices, rows_of.tolist(), strict=True))
+        self.counts.update({name: rows for name, rows in counts.items() if rows})
         kept = self._kept(table.combine_chunks())
         self._schema = kept.schema
         self._runs.append(_Run(kept, devices, np.append(0, np.cumsum(rows_of))))

@@ -41,6 +41,9 @@ _UNIFORM: Final = (
 _DAY_1970, _DAY_1980, _DAY_2100 = 25_569, 29_221, 73_051
 """Days since 1899-12-30, by which workbooks count."""
 
+_DIGITS_BEGIN, _DIGITS_END = 1.9e13, 2.1e13
+"""Numbers that are the digits of a moment, as 20081023025304."""
+
 _DAY: Final = r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ]00:00(?::00(?:\.0*)?)?)?$"
 _TIME_OF_DAY: Final = r"^\d{1,2}:\d\d"
 _COMPACT_CLOCK: Final = r"^\d{1,6}([.,]\d+)?$"
@@ -108,7 +111,7 @@ def times_us(column: pa.Array, tz: str, time_unit: str = AUTO) -> NDArray[np.int
             return times_us(column.cast(pa.string()), tz)
         return _filled(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()))
     t_us = _numbers_us(column, time_unit)
-    if time_unit == AUTO:
+    if time_unit == AUTO and _may_be_moments(column):
         number = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
         for is_text, texts in ((_are_digits(number), _of_digits), (_are_days(number), _of_days)):
             if is_text.any():
@@ -127,10 +130,18 @@ def _are_counts(column: pa.Array) -> bool:
     return length["max"] is not None and (length["max"] <= 13 or 15 <= length["min"] <= length["max"] <= 18)
 
 
+def _may_be_moments(column: pa.Array) -> bool:
+    """Return whether some numbers may be the digits of a moment, or days, by the least and the most."""
+    least, most = pc.min_max(column.cast(pa.float64(), safe=False)).as_py().values()
+    if least is None or most < _DAY_1980 or least >= _DIGITS_END:
+        return False
+    return bool(least < _DAY_2100 or most >= _DIGITS_BEGIN)
+
+
 def _are_digits(number: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which numbers have the digits of a moment, as 20081023025304; none is a time in any unit."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((number >= 1.9e13) & (number < 2.1e13) & (number == np.rint(number)))
+        return np.asarray((number >= _DIGITS_BEGIN) & (number < _DIGITS_END) & (number == np.rint(number)))
 
 
 def _of_digits(number: NDArray[np.float64]) -> pa.Array:
@@ -207,11 +218,12 @@ def _numbers_us(column: pa.Array, time_unit: str) -> NDArray[np.int64]:
     known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) & np.isfinite(values)
     size = np.abs(np.where(known, values, 0))
     t_us = np.full(len(values), NO_TIME)
+    smallest, largest = (size.min(), size.max()) if len(size) else (0, 0)
     least = {time_unit: 0.0} if time_unit in TIME_UNITS else _MIN_SIZE
     for (unit, low), high in zip(least.items(), [*list(least.values())[1:], np.inf], strict=True):
-        of = known & (size >= low) & (size < high)
-        if not of.any():
+        if largest < low or smallest >= high:
             continue
+        of = known & (size >= low) & (size < high)
         number, factor = values[of], TIME_UNITS[unit]
         if kind == pa.int64():
             limit = np.iinfo(np.int64).max // max(factor, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -29,7 +30,7 @@ from mudkit.trace.formats.batch import (
 )
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 from mudkit.trace.formats.packed import opened, peek
-from mudkit.trace.formats.segments import Segment, count_rows, split_lines, stream_of
+from mudkit.trace.formats.segments import ASCII_ENCODINGS, Segment, count_rows, split_lines, stream_of
 
 _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
@@ -37,6 +38,7 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(\\t|[^\w"])"?', re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?\s*")
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _LINES_LOOKED_AT = 30
+_ASCII_END = 128
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _INSIDE = r'[^"\r\n]*+(?:""[^"\r\n]*+)*+'
 _CLOSING = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
@@ -250,7 +252,7 @@ def _read(part: Segment, dialect: Dialect, columns: dict[str, str]) -> Iterator[
     with _text(part, dialect) as text:
         if dialect.delimiter == " ":
             text = pa.lib.TransformInputStream(text, _SingleBlanks())
-        if dialect.quoted:
+        if dialect.quoted and part.begin is None:  # a segment has no quotation marks (count_rows)
             text = pa.lib.TransformInputStream(text, _RowLines(dialect))
         reader = pa_csv.open_csv(
             text,
@@ -279,7 +281,23 @@ def _read(part: Segment, dialect: Dialect, columns: dict[str, str]) -> Iterator[
 def _text(part: Segment, dialect: Dialect) -> Iterator[pa.NativeFile]:
     """Open a text as UTF-8: other bytes would not come through to the handler of malformed rows."""
     with opened(part.file) as content:
-        yield pa.transcoding_input_stream(stream_of(content, part), dialect.encoding, "utf-8")
+        yield pa.lib.TransformInputStream(stream_of(content, part), _Utf8(dialect.encoding))
+
+
+class _Utf8:
+    """Filter of a stream of text in an encoding: it becomes UTF-8; what is ASCII passes as it is."""
+
+    def __init__(self, encoding: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._has_ascii = encoding in ASCII_ENCODINGS
+
+    def __call__(self, chunk: pa.Buffer) -> pa.Buffer | bytes:
+        """Return the complete characters; an empty chunk is the end of the stream."""
+        is_ascii = self._has_ascii and len(chunk) > 0 and np.frombuffer(chunk, np.uint8).max() < _ASCII_END
+        if is_ascii and not self._decoder.getstate()[0]:
+            self._decoder.setstate((b"", 0))  # no byte-order mark is to be expected any more
+            return chunk
+        return self._decoder.decode(bytes(chunk), final=not len(chunk)).encode()
 
 
 class _RowLines:
@@ -309,7 +327,8 @@ class _RowLines:
 
     def __call__(self, chunk: pa.Buffer) -> bytes:
         """Return the complete rows; an empty chunk is the end of the stream."""
-        text, is_last = self._rest + bytes(chunk), not len(chunk)
+        is_last = not len(chunk)
+        text: bytes = self._rest + chunk
         end = len(text) if is_last else max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         text, self._rest = text[:end], text[end:]
         if b'"' not in text and not self._above:
@@ -431,8 +450,9 @@ def _numbered(
     """Yield batches with the number of each row in the file; the reader may be ahead by malformed lines."""
     start, passed = (part.rows_before or 0) + 1, 0
     for batch in reader:
-        numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
-        rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
+        rows = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
+        if malformed:
+            rows = rows[~np.isin(rows, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
         table = pa.table({name: batch.column(given) for name, given in columns.items()})
         passed, aside = len(malformed), malformed[passed:]

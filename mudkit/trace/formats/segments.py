@@ -15,9 +15,9 @@ from mudkit.trace.formats.batch import Dialect
 from mudkit.trace.formats.packed import is_packed, opened
 
 _LOOK_BYTES = 1 << 16
-_COUNT_BYTES = 16 << 20
-_ENCODINGS = ("utf-8-sig", "cp1252")
-"""Encodings in which no byte of another character is a line end."""
+_COUNT_BYTES = 1 << 20
+ASCII_ENCODINGS = ("utf-8-sig", "cp1252")
+"""Encodings in which ASCII is itself, and no byte of another character is a line end."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
     :func:`count_rows` finds.
     """
     size = size_bytes(file) or 0
-    if dialect.encoding not in _ENCODINGS or dialect.delimiter == " " or is_packed(file):
+    if dialect.encoding not in ASCII_ENCODINGS or dialect.delimiter == " " or is_packed(file):
         return [Segment(file)]
     edges = [0]
     with file.open("rb") as content:
@@ -95,15 +95,18 @@ def count_rows(segment: Segment, dialect: Dialect) -> int | None:
         while block := stream.read(_COUNT_BYTES):
             text = rest + block
             end = text.rfind(b"\n") + 1
-            lines, rest = text[:end].replace(b"\r\n", b"\n"), text[end:]
+            lines, rest = text[:end], text[end:]
             if b"\r" in lines:
-                return None
+                lines = lines.replace(b"\r\n", b"\n")
+                if b"\r" in lines:
+                    return None
             while above and lines:
                 lines, above = lines[lines.index(b"\n") + 1 :], above - 1
             if b'"' in lines:
                 return None
-            is_end = np.frombuffer(b"\n" + lines, dtype=np.uint8) == ord("\n")
-            rows += int((is_end[1:] & ~is_end[:-1]).sum())
+            is_end = np.frombuffer(lines, dtype=np.uint8) == ord("\n")
+            rows += int(np.count_nonzero(is_end) - np.count_nonzero(is_end[1:] & is_end[:-1]))
+            rows -= lines.startswith(b"\n")
     return None if b'"' in rest else rows + bool(rest.strip(b"\r"))
 
 

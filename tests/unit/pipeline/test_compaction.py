@@ -176,3 +176,31 @@ def test_only_the_row_groups_of_a_bucket_are_read(job):
 def test_one_row_group_of_each_bucket_fits_a_tasks_memory(buckets):
     """A merging task holds at most one row group of each bucket: 4 million rows of 45 bytes are 190 MB."""
     assert group_rows(buckets) * buckets <= 1 << 22
+
+
+def test_merged_rows_have_the_types_of_the_table_and_each_file_is_opened_once(job, monkeypatch):
+    read: list = []
+    read_metadata = compaction._metadata
+    tables = [
+        positions(np.arange(600) * DAY_US // 200, [f"{n}-{i % 3}" for i in range(600)]) for n in range(2)
+    ]
+    files = [
+        file for n, rows in enumerate(tables) for file in write_by_date(job, "positions", rows, str(n), 9)
+    ]
+    actual = [span for file in files for span in spans(job, file)]
+    merges = [one for part in plan_merges({"positions": actual}, {}).values() for one in part]
+    monkeypatch.setattr(compaction, "_metadata", lambda place: read.append(place) or read_metadata(place))
+    merged = merge(job, merges)
+    assert len(merged) == len(merges) == 3
+    assert len(read) == len(set(read)) == 2
+    for file in merged:
+        assert pq.read_schema(job.path / file.name).equals(POSITIONS)
+    assert [row["ts"] for row in rows_of(job, merged)] == sorted(row["ts"] for row in rows_of(job, merged))
+
+
+def test_times_and_places_have_no_dictionary(job):
+    (file,) = compact(job, [positions(np.arange(99) * 1000, ["a", "b", "c"] * 33)])
+    group = pq.read_metadata(job.path / file.name).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    encoded = {column.path_in_schema: "RLE_DICTIONARY" in column.encodings for column in columns}
+    assert encoded == {"device": True, "ts": False, "lat": False, "lon": False, "speed_mps": False}

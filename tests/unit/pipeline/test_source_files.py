@@ -6,8 +6,8 @@ import pytest
 from mudkit.errors import InputMissing, TraceContentError
 from mudkit.pipeline import inputs
 from mudkit.pipeline._ingest import TRACE, IngestWork
-from mudkit.pipeline.commits import Job
-from mudkit.pipeline.inputs import SourceFile
+from mudkit.pipeline.commits import Job, Part
+from mudkit.pipeline.inputs import FileInput, SourceFile
 from mudkit.trace.formats import Segment
 from mudkit.trace.options import Options
 from mudkit.trace.schema import device_buckets
@@ -72,3 +72,25 @@ def test_file_that_another_machine_has_in_another_form_is_named(work, source):
     source.unlink()
     with pytest.raises(InputMissing, match="A worker does not see the file"):
         parse(work, seen)
+
+
+def test_driver_parses_no_more_than_the_first_segment(work, source, monkeypatch):
+    """Arrow reads a file ahead of the batches that are taken from it."""
+    monkeypatch.setattr(inputs, "_MIN_BYTES", 400)
+    monkeypatch.setattr(inputs, "run_tasks", run_here)
+    parsed: list = []
+    batches = inputs.parsed_batches
+
+    def note(plan, parts=None):
+        parsed.append(parts)
+        return batches(plan, parts)
+
+    monkeypatch.setattr(inputs, "parsed_batches", note)
+    FileInput.of(work.plan).parse(None, work.job, lambda name, rows: Part(None, ()))
+    ((first,),) = parsed
+    assert (first.begin, first.rows_before) == (0, 0)
+    assert first.end < 1000 < source.stat().st_size
+
+
+def run_here(spark, job, work, items):
+    return {name: work(name, item) for name, item in items.items()}

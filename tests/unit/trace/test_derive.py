@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import TraceContentError
-from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.derive import Rule, _are_apart, derive_reads
 from mudkit.trace.movement import list_fares
 from mudkit.trace.schema import POSITIONS, READS, timestamps
+from mudkit.units import distance_km
 
 
 def build_positions(*rows):
@@ -235,3 +236,19 @@ def test_poisson_reads_stop_during_gaps():
     assert 500 < len(seconds) < 700
     assert min(seconds) >= 0
     assert max(seconds) < 600
+
+
+_LAT = st.one_of(st.floats(-90, 90), st.sampled_from([-90.0, 90.0, 89.9999, 60.0, 0.0]))
+_LON = st.one_of(st.floats(-180, 180), st.sampled_from([-180.0, 179.9999, -179.9999, 90.0, -90.0, 0.0]))
+_NEARBY = st.one_of(st.floats(-0.001, 0.001), st.floats(-180, 180), st.just(0.0))
+
+
+@given(
+    st.lists(st.tuples(_LAT, _LON, _NEARBY, _NEARBY), min_size=1, max_size=30),
+    st.sampled_from([0.001, 0.05, 3.0, 1000.0]),
+)
+def test_bounds_of_ways_decide_as_the_great_circle(places, radius_km):
+    lat, lon, north, east = np.array(places).T
+    to_lat, to_lon = np.clip(lat + north, -90, 90), (lon + east + 180) % 360 - 180
+    apart = _are_apart(lat, lon, to_lat, to_lon, radius_km)
+    assert apart.tolist() == (distance_km(lat, lon, to_lat, to_lon) >= radius_km).tolist()

@@ -32,3 +32,15 @@ def test_good_rows_hold_no_texts_of_reasons(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak_bytes < MAX_BYTES_A_ROW * ROWS, f"{peak_bytes / ROWS:.0f} bytes a row"
+
+
+def test_names_of_devices_are_dictionaries_in_which_each_stands_once(tmp_path):
+    file = tmp_path / "cabs.csv"
+    rows = [f"{name},{1_700_000_000 + n},47.0,8.5" for n, name in enumerate(["b", " a", "a ", "", "b"])]
+    file.write_text("\n".join(["device,ts,lat,lon", *rows]))
+    plan = Options().plan(file)
+    parsed = parse_batch(plan, next(plan.source.batches()))
+    device = parsed.good["device"].combine_chunks()
+    assert device.to_pylist() == ["b", "a", "a", "b"]
+    assert sorted(device.dictionary.to_pylist()) == ["", "a", "b"]
+    assert parsed.bad["reason"].to_pylist() == ["no device"]

@@ -141,3 +141,9 @@ def test_scan_of_recorded_taxis(cabspotting, monkeypatch):
             assert len(piece.positions) + len(piece.rejected) <= 700_000
             rows += len(piece.positions) + len(piece.rejected)
     assert rows > 1_000_000
+
+
+def test_device_without_a_readable_row_is_none(csv_file):
+    rows = [f"{cab},{T0 + 60 * i},37.7{i},-122.4,0" for i in range(9) for cab in ("abc", "mno")]
+    with trace.scan(csv_file("cab,t,lat,lon,occ", [*rows, f"xyz,{T0},99,-122.4,0"])) as pieces:
+        assert pieces.devices == 2

@@ -231,3 +231,20 @@ def test_texts_of_whole_numbers_are_read_as_numbers_unless_they_are_digits_of_a_
     for text, t_us in zip(texts, expected, strict=True):
         assert times_us(pa.array([text]), "UTC").tolist() == [t_us]
     assert lacks_zone(pa.array(texts[:3])).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [1.5e9, 20081023025304.0],
+        [1.5e9, 45000.123456],
+        [20081023025304.0],
+        [45000.123456],
+        [1.5e9, None],
+        [None],
+    ],
+)
+def test_moments_among_counts_are_read_as_alone(numbers):
+    together = times_us(pa.array(numbers, pa.float64()), "UTC")
+    alone = [times_us(pa.array([number], pa.float64()), "UTC")[0] for number in numbers]
+    assert together.tolist() == alone

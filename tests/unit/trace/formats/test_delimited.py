@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mudkit import trace
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.trace.formats import UNCLOSED, delimited
-from mudkit.trace.formats.delimited import dialect_of, lines_of
+from mudkit.trace.formats.delimited import _Utf8, dialect_of, lines_of
 from mudkit.trace.parse import FIELDS, UNNAMED
 
 T0 = 1_700_000_000
@@ -295,3 +295,14 @@ def test_rows_and_lines_of_any_quoted_table_are_found(tmp_path_factory, rows, se
     assert list(lines_of(file, dialect, range(1, 99))) == [
         (i, i + 3, line) for i, line in enumerate(lines, 1)
     ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])
+@pytest.mark.parametrize("text", ["plain,text\n" * 9, "\ufeffa,ü\n", "ab\nü\ncd\n" * 5, "abc\n\ufeffdef\n"])
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 4, 5, 100])
+def test_text_becomes_utf_8_chunk_by_chunk(encoding, text, chunk_bytes):
+    content = text.encode("utf-8" if encoding == "utf-8-sig" else encoding, errors="replace")
+    chunks = [content[at : at + chunk_bytes] for at in range(0, len(content), chunk_bytes)]
+    to_utf8 = _Utf8(encoding)
+    found = b"".join(bytes(to_utf8(pa.py_buffer(chunk))) for chunk in [*chunks, b""])
+    assert found == content.decode(encoding).encode()

@@ -28,8 +28,15 @@ _rows = st.one_of(
 def tables(plan, segments=None):
     """Return the good rows, and those set aside in the order of the file."""
     parsed = list(parsed_batches(plan, segments))
-    good = [batch.good.set_column(0, "source", batch.good["source"].cast(pa.string())) for batch in parsed]
-    return pa.concat_tables(good), pa.concat_tables([batch.bad for batch in parsed]).sort_by("row")
+    good = pa.concat_tables([with_texts(batch.good) for batch in parsed])
+    return good, pa.concat_tables([batch.bad for batch in parsed]).sort_by("row")
+
+
+def with_texts(rows):
+    """Return rows with texts instead of dictionaries."""
+    for name in ("source", "device"):
+        rows = rows.set_column(rows.column_names.index(name), name, rows[name].cast(pa.string()))
+    return rows
 
 
 def numbered(source, max_bytes):
@@ -118,3 +125,14 @@ def test_segments_of_parquet_are_row_groups(tmp_path, max_bytes):
     good, bad = tables(plan, segments)
     assert (good, bad) == tables(plan)
     assert bad["row"].to_pylist() == [n + 1 for n in range(1000) if n % 50 == 7]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 7, 64, 1 << 20])
+def test_rows_are_counted_block_by_block(tmp_path, monkeypatch, line_end, block_bytes):
+    monkeypatch.setattr("mudkit.trace.formats.segments._COUNT_BYTES", block_bytes)
+    file = tmp_path / "a.csv"
+    lines = ["", "# cabs", HEADER, "", "ann,1700000000,47,8", "", "", "ann,1700000060,47,8", "", "bob,1,2,3"]
+    file.write_bytes(line_end.join(lines).encode())
+    source = Options().plan(file).source
+    assert source.count_rows(Segment(file)) == 3
