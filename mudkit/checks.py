@@ -122,15 +122,17 @@ def _checked(types: bool, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     checks: _Checks | None = None
     rules: Sequence[_Placed] = ()
-    first_place = 0
+    ruled_names: frozenset[str] = frozenset()
+    first_place = sys.maxsize
     """Place of the first argument that has a rule."""
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        nonlocal checks, rules, first_place
+        nonlocal checks, rules, ruled_names, first_place
         if checks is None:
             checks, rules = _checks_of(function) if types else _UNCHECKED, _rules_of(function)
-            first_place = min((rule.place for rule in rules), default=0)
+            ruled_names = frozenset(rule.name for rule in rules)
+            first_place = min((rule.place for rule in rules), default=sys.maxsize)
         by_place, by_name, rest = checks
         for accepts, value in zip(by_place, args):  # noqa: B905 - there may be fewer arguments
             if accepts is not None and not accepts(value):
@@ -139,7 +141,7 @@ def _checked(types: bool, function: Callable[..., Any]) -> Callable[..., Any]:
             accepts = by_name.get(name, rest)
             if accepts is not None and not accepts(kwargs[name]):
                 _refuse(function, args, kwargs)
-        if rules and (kwargs or len(args) > first_place):
+        if len(args) > first_place or (kwargs and not ruled_names.isdisjoint(kwargs)):
             args = _apply(rules, function, args, kwargs)
         try:
             return function(*args, **kwargs)

@@ -160,4 +160,4 @@ class Outbox(Generic[_T]):
 
     def _key(self, seq: int) -> str:
         """Return the store key of an item."""
-        return f"{self._name} {seq:019d}"
+        return f"{self._name} {str(seq).zfill(19)}"

@@ -96,12 +96,12 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for process, session, call, invoked_us, responded_us, status, details in answers:
         called, client, name = call.operation, process.client, call.name
-        argument = call.arguments.get if isinstance(called, str) else partial(_field, called)
+        argument = call.arguments.get if isinstance(called, str) else partial(getattr, called)
         for detail in _NO_DETAILS if details is None else _merge_details(details):
             described = detail.get
-            table = described("table") or argument("table")
-            key = described("key") or argument("key")
-            kind = described("type") or argument("type")
+            table = described("table") or argument("table", None)
+            key = described("key") or argument("key", None)
+            kind = described("type") or argument("type", None)
             hashed = described("value_hash")
             rows.append((
                 client, session, call.op_id, described("op") or name,
@@ -112,11 +112,6 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
                 hashed() if callable(hashed) else hashed,
             ))  # fmt: skip
     return rows
-
-
-def _field(operation: Any, name: str) -> Any:
-    """Return a field of an operation's struct; None if it has none of this name."""
-    return getattr(operation, name, None)
 
 
 def _is_time(value: Any) -> bool:

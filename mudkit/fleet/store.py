@@ -296,4 +296,5 @@ class SqliteStore:
         if value is None:
             self._execute("DELETE FROM store WHERE key = ?", (key,))
         else:
-            self._execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, value))
+            # sqlite3 looks for an adapter of bytes at each use, and for none of a bytearray.
+            self._execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, bytearray(value)))

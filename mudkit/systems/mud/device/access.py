@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from mudkit.events import Store
 from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import Local
+from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims
 
 _VERIFIED: Final = "verified"
@@ -37,6 +39,9 @@ class Access:
         self._connection = connection
         self.claims: Claims | None = None
         """Claims of this client that the cloud has verified."""
+        self._admitted: tuple[Table | None, Claims | None, str | None] | None = None
+        """Table, claims and token that were admitted at the last check; with others, all is checked again."""
+        self._admitted_until_s = 0.0
         verified = store.get(_VERIFIED, _Verified)
         if verified is not None and verified.token_hash == self._token_hash():
             self.claims = verified.claims
@@ -65,9 +70,13 @@ class Access:
 
     def check_table_access(self, now_us: int, name: str) -> None:
         """Raise AccessDenied or TokenExpired if the cloud is known to refuse this client a table."""
-        connection = self._connection
-        if connection.claimed is not None:
-            connection.claimed.check(now_us / 1e6, connection.netid)
-        table = self._local.tables.get(name)
-        if self.is_verified and table is not None:
+        connection, table = self._connection, self._local.tables.get(name)
+        checked = table, self.claims, connection.token
+        if checked == self._admitted and now_us / 1e6 < self._admitted_until_s:
+            return
+        claimed = connection.claimed
+        if claimed is not None:
+            claimed.check(now_us / 1e6, connection.netid)
+        if table is not None and self.is_verified:
             table.check_access(self.claims)
+        self._admitted, self._admitted_until_s = checked, inf if claimed is None else claimed.expires_s

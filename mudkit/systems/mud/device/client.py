@@ -316,28 +316,29 @@ class ClientMachine:
     def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
-            case Write(table=name) | CommitBatch(table=name) if name in self._own:
-                keys, written = self._own.write(now_us, op_id, operation, self._reads.context)
-                return [*self.continuous_reads.deliver_own_writes(now_us, name, keys), *written]
-            case Write():
-                operation = self._check_table(operation)
-                self._access.check_table_access(now_us, operation.table)
-                written = self._writes.write(now_us, op_id, operation, self._reads.context)
-                return [*written, *self.continuous_reads.show_write(operation)]
-            case CommitBatch():
-                operation = self._check_table(operation)
-                self._access.check_table_access(now_us, operation.table)
-                written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
-                return [*written, *self.continuous_reads.show_write(operation)]
-            case Read() if self._joins.concerns(operation):
-                return self._joins.read(now_us, op_id, operation)
             case Read():
+                if self._own.tables and self._joins.concerns(operation):
+                    return self._joins.read(now_us, op_id, operation)
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
                 return effects
+            case Write():
+                if self._own.tables and operation.table in self._own:
+                    return self._write_own(now_us, op_id, operation)
+                operation = self._check_table(operation)
+                self._access.check_table_access(now_us, operation.table)
+                written = self._writes.write(now_us, op_id, operation, self._reads.context)
+                return [*written, *self.continuous_reads.show_write(operation)]
+            case CommitBatch():
+                if operation.table in self._own:
+                    return self._write_own(now_us, op_id, operation)
+                operation = self._check_table(operation)
+                self._access.check_table_access(now_us, operation.table)
+                written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
+                return [*written, *self.continuous_reads.show_write(operation)]
             case Register():
                 operation = self._check_table(operation)
                 self._joins.check_continuous(operation)
@@ -383,6 +384,11 @@ class ClientMachine:
             case Create() | Alter() | Drop():
                 return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
+
+    def _write_own(self, now_us: int, op_id: int, operation: Write | CommitBatch) -> Sequence[Effect]:
+        """Commit a write or a batch to a table on the device, and deliver it to the reads of the table."""
+        keys, written = self._own.write(now_us, op_id, operation, self._reads.context)
+        return [*self.continuous_reads.deliver_own_writes(now_us, operation.table, keys), *written]
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation whose table has a checked name; raise ParameterError for an unusable one."""

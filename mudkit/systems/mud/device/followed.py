@@ -68,8 +68,10 @@ class FollowedQueries:
 
     def current_us(self, now_us: int, name: str, row: HeldRow) -> int:
         """Return the last time at which a held version was known to be that of the cloud."""
-        current_us = row.held_us
-        for followed in self._of_table.get(name, {}).values():
+        current_us, of_table = row.held_us, self._of_table.get(name)
+        if of_table is None:
+            return current_us
+        for followed in of_table.values():
             if followed.delivered.get(row.key) == row.ver:
                 current_us = max(current_us, followed.current_us(now_us))
         return current_us

@@ -64,8 +64,6 @@ class JoinedReads:
 
     def concerns(self, read: Read) -> bool:
         """Return whether a read concerns a table on the device."""
-        if not self._own.has_tables:
-            return False
         return read.table in self._own or any(name in self._own for name in tables_of(read.predicate))
 
     def check_continuous(self, read: Register) -> None:
@@ -149,7 +147,7 @@ class JoinedReads:
         for name in join.own:
             if name not in self._own:
                 return (Complete(join.op_id, error=_dropped_error(name)),)
-        table = self._own.table(read.table) or self._local.tables.get(read.table)
+        table = self._own.tables.get(read.table) or self._local.tables.get(read.table)
         tables = _Tables(self._own.joined(read.reader, auth), join.looked_up)
         matching: list[Version | Row] = []
         try:
@@ -180,7 +178,7 @@ class JoinedReads:
         read = join.read
         if read.aggregate is not None:
             aggregates = Aggregates(read.aggregate)
-            table = self._own.table(read.table) or self._local.tables.get(read.table)
+            table = self._own.tables.get(read.table) or self._local.tables.get(read.table)
             records = [record_of(version, table) for version in matching if version.data is not None]
             result = aggregates.result(aggregates.of(records))
             return (Complete(join.op_id, ReadResult(aggregates=result, is_complete=join.is_complete)),)

@@ -30,14 +30,15 @@ from mudkit.systems.mud.tables.replica import is_visible
 
 def join(write: PendingWrite, before: PendingWrite, local: Local, access: Access) -> PendingWrite | None:
     """Return the write in whose place one and the pending one before it go; None: they go one by one."""
-    table, name, key = local.tables.get(write.name), write.name, write.key
+    table = local.tables.get(write.name)
     if (
-        not write.type == before.type == "blind"
+        write.type != "blind"
+        or before.type != "blind"
         or before.batch is not None
         or write.table != before.table
         or (table is not None and table.write_rule is not UNSET)
         or write.may_write is not None
-        or local.has_pending_rule(name, key)
+        or local.has_pending_rule(write.name, write.key)
     ):
         return None
     if write.changes is None:
@@ -48,7 +49,7 @@ def join(write: PendingWrite, before: PendingWrite, local: Local, access: Access
     if before.changes is None:
         is_shown = before.data is not None and is_visible(before, write.reader, access.auth, table)
         return _change(before, write, write.changes) if is_shown else None
-    if _reads_columns(local.latest_predicate(name, key)):
+    if _reads_columns(local.latest_predicate(write.name, write.key)):
         return None
     composed = compose(before.changes, write.changes)
     return None if composed is None else replace(write, changes=composed)

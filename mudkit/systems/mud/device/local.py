@@ -385,10 +385,6 @@ class Local:
         seqs.append(write.seq)
         return len(seqs) == 1
 
-    def absorb_write(self, write: PendingWrite) -> None:
-        """Replace the pending write with the same sequence number, which is the newest of its record."""
-        self.writes.replace(write.seq, write)
-
     def change_write(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
         """Change fields of a pending write, durably, and return it."""
         changed = replace(write, **changes)

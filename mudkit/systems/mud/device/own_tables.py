@@ -58,14 +58,11 @@ class OwnTables:
         tables = [table for _, table in store.items(_TABLE, Table)]
         rows = [(key.split("\n")[1], row) for key, row in store.items(_ROW, Row)]
         self._copy.load(store.get(_LSN, int) or 0, tables, rows)
-
-    @property
-    def has_tables(self) -> bool:
-        """True if there is at least one table."""
-        return bool(self._copy.tables)
+        self.tables: Mapping[str, Table] = self._copy.tables
+        """Properties of the tables, by name."""
 
     def __contains__(self, name: Value) -> bool:
-        return isinstance(name, str) and name in self._copy.tables
+        return isinstance(name, str) and name in self.tables
 
     def create(self, op_id: int, operation: Create, app: str, cloud: Mapping[str, Table]) -> Sequence[Effect]:
         """Create a table, durably, and complete the call; ``cloud`` has the known tables of the cloud.
@@ -99,7 +96,7 @@ class OwnTables:
                 found=repr(operation.properties["acl"])[:120],
                 expected="add or remove",
             )
-        table = self._copy.tables[operation.table].alter(operation.properties, self._copy.lsn + 1)
+        table = self.tables[operation.table].alter(operation.properties, self._copy.lsn + 1)
         self._put_table(table)
         return (Complete(op_id),)
 
@@ -115,7 +112,7 @@ class OwnTables:
         self, now_us: int, op_id: int, operation: Write | CommitBatch, context: Fields
     ) -> tuple[list[str], Sequence[Effect]]:
         """Commit a write, a delete or a batch, and return the keys. The device has the latest versions."""
-        table = self._copy.tables[operation.table]
+        table = self.tables[operation.table]
         if not isinstance(operation, CommitBatch):
             row = self._build_row(now_us, table, operation, context, self._copy.lsn + 1)
             self._put_row(table, row)
@@ -176,13 +173,9 @@ class OwnTables:
         self._store.put(f"{_ROW}{table.name}\n{row.key}", row)
         self._apply(RowEntry(row.lsn, table.name, row))
 
-    def table(self, name: str) -> Table | None:
-        """Return the properties of a table; None: it is not on the device."""
-        return self._copy.tables.get(name)
-
     def check_read(self, read: Read | Register) -> None:
         """Raise MudkitError if a read names a column that its table on the device does not have."""
-        table = self._copy.tables[read.table]
+        table = self.tables[read.table]
         check_names(table, read.predicate, None if read.aggregate is None else Aggregates(read.aggregate))
         if read.selection is not None:
             read.selection.check_columns(table)
@@ -197,7 +190,7 @@ class OwnTables:
         keys: list[str] | None = None,
     ) -> list[Row]:
         """Return the records of a table that match a predicate and are visible to a reader."""
-        return self._copy.select(self._copy.tables[name], 0, predicate, keys, reader, auth)
+        return self._copy.select(self.tables[name], 0, predicate, keys, reader, auth)
 
     def complete(
         self,
@@ -211,7 +204,7 @@ class OwnTables:
         """Complete a read of a table with some of its records."""
         return complete_read(
             op_id,
-            self._copy.tables[name],
+            self.tables[name],
             {row.key: row for row in rows},
             selection,
             lambda row: Origin(row.ver, "local", 0.0),
@@ -230,16 +223,16 @@ class OwnTables:
 
     def aggregate(self, name: str, rows: Sequence[Row], text: str) -> list[Value]:
         """Return the state of aggregates over records of a table."""
-        table = self._copy.tables[name]
+        table = self.tables[name]
         return aggregate([replace(row, data=table.visible_columns(row)) for row in rows], text)
 
     def row_of(self, name: str, key: str) -> Row | None:
         """Return the row of a key, also of a deleted record; None: it was never written."""
-        return self._copy.row_of(self._copy.tables[name], key)
+        return self._copy.row_of(self.tables[name], key)
 
     def holdings(self, name: str) -> list[dict[str, Value]]:
         """List the records of a table, as :meth:`~mudkit.systems.mud.device.local.Local.holdings` does."""
-        table = self._copy.tables[name]
+        table = self.tables[name]
         return [
             {
                 "key": row.key,

@@ -98,7 +98,8 @@ class Planner:
 
     def record_read(self, now_us: int, table: str) -> None:
         """Count a read of the device, for the rate of reads of a table."""
-        self._since_us = now_us if self._since_us is None else self._since_us
+        if self._since_us is None:
+            self._since_us = now_us
         self._reads[table] += 1
 
     def record_write(self, now_us: int, table: str) -> None:
@@ -106,7 +107,8 @@ class Planner:
 
         Other writes share a wake-up of the radio with it.
         """
-        self._since_us = now_us if self._since_us is None else self._since_us
+        if self._since_us is None:
+            self._since_us = now_us
         self._weighed.add(table)
         self._writes += 1
 

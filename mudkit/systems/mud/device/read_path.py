@@ -139,6 +139,8 @@ class ReadPath:
 
         Raise MudkitError, without effect, for unusable options or a token known to be refused.
         """
+        if at_once := self._answer_at_once(now_us, op_id, read):
+            return at_once
         name, kind = read.table, read.type
         aggregates = None if read.aggregate is None else Aggregates(read.aggregate)
         check_options(read)
@@ -147,12 +149,6 @@ class ReadPath:
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
         self._access.check_table_access(now_us, name)
-        if (
-            kind == "committed"
-            and self._access.is_verified
-            and (at_once := self._answer_at_once(now_us, op_id, read))
-        ):
-            return at_once
         query = query_of(read)
         if kind == "uncommitted" and tables_of(query.predicate):
             raise ParameterError(
@@ -180,10 +176,12 @@ class ReadPath:
         """Answer the most frequent read as :meth:`_answer` would: one record by its key, visible to all.
 
         Only the record and the utility decide it; empty: this is another read, or the answer is not local.
+        Raise MudkitError for a token known to be refused.
         """
         predicate, name = read.predicate, read.table
         if (
-            self._policy is not None
+            read.type != "committed"
+            or self._policy is not None
             or read.latest
             or read.aggregate is not None
             or read.selection is not None
@@ -191,8 +189,9 @@ class ReadPath:
             return ()
         key = None if predicate is None else key_of_point_query(predicate)
         row = None if key is None else self._local.held_row(name, key)
-        if row is None or row.predicate is not None:
+        if row is None or row.predicate is not None or not self._access.is_verified:
             return ()
+        self._access.check_table_access(now_us, name)
         key, data, utility, age_s = row.key, row.data, read.utility, self._cache.age_s(now_us, name, row)
         if utility is None or not utility.is_best(age_s):
             quality = Answerable(age_s, 1.0, 0.0)

@@ -70,9 +70,7 @@ class WritePath:
                     return (_build_call_record(op_id, joined), *self._absorb(now_us, op_id, joined, before))
         is_head = local.add_write(write)
         self._outcomes.add_call(write.seq, op_id)
-        self._requests.add(write.seq, is_head=is_head)
-        written = _build_call_record(op_id, write)
-        return (written, *self._requests.advance(now_us)) if is_head else (written,)
+        return (_build_call_record(op_id, write), *self._requests.send_new(now_us, write, is_head=is_head))
 
     def write_batch(self, now_us: int, op_id: int, batch: CommitBatch, context: Fields) -> Sequence[Effect]:
         """Store the parts of a batch as pending, and send them together if nothing blocks one of them.
@@ -84,11 +82,9 @@ class WritePath:
         self._local.writes.check_room(len(writes))
         for write in writes:
             self._local.add_write(write)
-        first = writes[0].seq
-        self._outcomes.add_call(first, op_id)
-        self._requests.add(first, is_head=True)
+        self._outcomes.add_call(writes[0].seq, op_id)
         called = [build_part_record(op_id, write, None) for write in writes]
-        return (*called, *self._requests.advance(now_us))
+        return (*called, *self._requests.send_new(now_us, writes[0], is_head=True))
 
     def pending(self) -> list[Fields]:
         """List the unanswered writes; ``held`` is what blocks one, if anything does."""
@@ -138,7 +134,7 @@ class WritePath:
         write = replace(
             write, seq=before.seq, after=before.after, due_us=due_us, absorbed=before.absorbed + 1
         )
-        self._local.absorb_write(write)
+        self._local.writes.replace(write.seq, write)
         self._outcomes.add_call(write.seq, op_id)
         if due_us == before.due_us or self._requests.is_requested(write.seq):
             return ()

@@ -63,12 +63,6 @@ class WriteRequests:
 
     # -- state of single writes
 
-    def add(self, seq: int, *, is_head: bool) -> None:
-        """Add a write that was just stored; a head is checked by the next :meth:`advance`."""
-        self._unsent.add(seq)
-        if is_head:
-            self._unchecked.add(seq)
-
     def is_unsent(self, seq: int) -> bool:
         """Return whether a write was made in this start, and never sent."""
         return seq in self._unsent
@@ -101,6 +95,27 @@ class WriteRequests:
         return () if ask is None else self._connection.withdraw(now_us, ask)
 
     # -- what may leave
+
+    def send_new(self, now_us: int, write: PendingWrite, *, is_head: bool) -> Sequence[Effect]:
+        """Add a write that was just stored; :meth:`advance` if it is a head.
+
+        Most heads go at once, as there: nothing else is to be checked, no delay or read keeps them back, and
+        no write is behind them.
+        """
+        self._unsent.add(write.seq)
+        if not is_head:
+            return ()
+        if (
+            self._unchecked
+            or self._delayed
+            or write.due_us is not None
+            or write.batch is not None
+            or self._order.blocks(write)
+        ):
+            self._unchecked.add(write.seq)
+            return self.advance(now_us)
+        ask = self._add_request(write)
+        return self.send(now_us, (ask,)) if self._connection.is_up else ()
 
     def advance(self, now_us: int) -> Sequence[Effect]:
         """Send the unchecked and due heads that nothing blocks, and what may follow them (stage 2).

@@ -20,6 +20,7 @@ from mudkit.wire import Fields, Value
 MAX_RECORD_BYTES: Final = 64 * 1024
 """Size of a record as JSON."""
 _MIN_INT: Final = -(1 << 63)
+_MAX_INT: Final = (1 << 63) - 1
 MAX_KEY_BYTES: Final = 512
 
 
@@ -69,7 +70,7 @@ def _is_flat(data: Value) -> TypeGuard[dict[str, Value]]:
             if not isfinite(value):
                 return False
         elif kind is int:
-            if not _MIN_INT <= value < -_MIN_INT:
+            if not _MIN_INT <= value <= _MAX_INT:
                 return False
         elif kind is not bool and value is not None:
             return False
@@ -86,7 +87,7 @@ def plain(value: Value) -> Value:
         return _plain_text(value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int) and _MIN_INT <= value < -_MIN_INT:
+    if isinstance(value, int) and _MIN_INT <= value <= _MAX_INT:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
@@ -103,7 +104,7 @@ def _plain_scalar(value: object) -> Value:
     """Return a number, a truth value or a time of another library as one of Python, anything else as None."""
     if isinstance(value, Integral):
         whole = int(value)
-        return whole if _MIN_INT <= whole < -_MIN_INT else None
+        return whole if _MIN_INT <= whole <= _MAX_INT else None
     is_true = boolean(value)
     return number(value) if is_true is None else is_true
 
@@ -128,7 +129,7 @@ def check_key(key: Value) -> str:
             found=f"{type(key).__name__}: {key!r}"[:120],
             expected=f"a text of one line, 1 to {MAX_KEY_BYTES} bytes",
         )
-    return str.__str__(key)
+    return key if type(key) is str else str.__str__(key)
 
 
 def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Value]:
@@ -143,7 +144,7 @@ def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Va
     is_flat = _is_flat(data)
     if not isinstance(data, (dict, Mapping)) or not (is_flat or all(isinstance(name, str) for name in data)):
         problem = f"{type(data).__name__}: {data!r}"[:120]
-    elif any(map(data.__contains__, names)):
+    elif not data.keys().isdisjoint(names):
         problem = "a column 'key': the primary key is a parameter of its own"
     else:
         try:

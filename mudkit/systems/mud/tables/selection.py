@@ -40,6 +40,8 @@ class Selection(Struct, frozen=True, omit_defaults=True):
         ParameterError
             ``columns`` is no sequence of names, or ``order`` not one with ``ASC`` or ``DESC``.
         """
+        if columns is None and order is None and limit is None:
+            return None
         if columns is not None and (
             isinstance(columns, str) or not columns or not all(map(is_line, columns))
         ):
@@ -50,8 +52,6 @@ class Selection(Struct, frozen=True, omit_defaults=True):
             if not name or direction.strip().upper() not in ("", "ASC", "DESC"):
                 raise unusable("order", order, "a column, such as 'ts' or 'ts DESC'")
             is_descending = direction.strip().upper() == "DESC"
-        if columns is None and order is None and limit is None:
-            return None
         return cls(None if columns is None else list(dict.fromkeys(columns)), name, is_descending, limit)
 
     def check_columns(self, table: Table) -> None:
