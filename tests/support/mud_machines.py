@@ -28,7 +28,7 @@ _DEFAULT_FIELDS = {
     "part": {"lsn": 7, "rows": []},
     "outcome": {"claims": None},
     "administered": {"claims": None},
-    "registered": {"life": 1, "lsn": 7, "data_seq": 1, "partitions": "0"},
+    "registered": {"life": 1, "lsn": 7, "data_seq": 1, "of": "0"},
     "described": {"error": None},
     "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first", "tokens": {}},
     "describe": {"claims": None},

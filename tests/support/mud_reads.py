@@ -59,7 +59,7 @@ class Reads:
     def answer_part(self, ask, place, life, **more):
         """Answer a registration for one processor."""
         message = {
-            "kind": "registered", "id": ask["id"], "place": place, "partitions": PARTITIONS.get(place), "life": life,
+            "kind": "registered", "id": ask["id"], "place": place, "of": PARTITIONS.get(place), "life": life,
             "lsn": 5, **more,
         }  # fmt: skip
         return self.take(message)
@@ -90,7 +90,7 @@ class Reads:
     def notify(self, kind="tell", session="s", processor="p0", life=1, **body):
         body = {
             "what": kind, "processor": processor, "life": life, "handle": "first 1", "table": 1,
-            "endpoint": "jane/news", "session": session, "partitions": PARTITIONS.get(processor, ""), **body,
+            "endpoint": "jane/news", "session": session, "of": PARTITIONS.get(processor, ""), **body,
         }  # fmt: skip
         return self.watching.receive_notification(0, msgspec.convert(body, Notification))
 

@@ -123,7 +123,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     state: list[Value] | UnsetType = UNSET
     also: list[Upsert | LeftRead] | UnsetType = UNSET
-    partitions: Partitions | UnsetType = UNSET
+    partitions: Partitions | UnsetType = field(name="of", default=UNSET)
     has_moved: Literal[True] | UnsetType = field(name="moved", default=UNSET)
 
     def __post_init__(self) -> None:

@@ -348,7 +348,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     unknown: list[Count] | UnsetType = UNSET
     processor: Name = field(name="place")
-    partitions: Partitions
+    partitions: Partitions = field(name="of")
 
     def __post_init__(self) -> None:
         read_partitions(self.partitions)

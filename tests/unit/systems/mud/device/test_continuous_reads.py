@@ -475,18 +475,16 @@ def test_processor_that_had_a_read_before_keeps_no_own_version_shown(reads):
     reads.watching.end_greeting(0)
     ((_, ask),) = asks(reads.welcome("s2"))
     reads.answer_part(ask, "p1", 1, data_seq=1)
-    reads.answer_part(ask, "new", 1, data_seq=1, partitions="0")
+    reads.answer_part(ask, "new", 1, data_seq=1, of="0")
     (_, (_, ask)) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]}))
     assert ask["what"]["handle"] == "first 1.1"
     reads.answer_part(ask, "p1", 1, data_seq=1)
-    reads.answer_part(ask, "new", 1, data_seq=1, partitions="0")
+    reads.answer_part(ask, "new", 1, data_seq=1, of="0")
     reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]})
     changes = []
     for processor, partitions in (("new", "0"), ("p1", "1")):
         changes += delivered(
-            reads.notify(
-                processor=processor, partitions=partitions, session="s2", handle="first 1.1", synced=6
-            )
+            reads.notify(processor=processor, of=partitions, session="s2", handle="first 1.1", synced=6)
         )
     assert changes == [("remove", "b", 1)]
 

@@ -47,9 +47,9 @@ def test_first_registration_of_a_moved_partition_completes_the_call():
 def test_last_change_of_the_former_processor_is_ignored_after_the_first_one_of_the_new(reads):
     """It is late: the new processor tells of it, too, for it was registered from the position before."""
     _, again = split_asks(reads.notify(moved=True))
-    reads.answer_part(again, "p1", 1, data_seq=1, partitions="0 1")
+    reads.answer_part(again, "p1", 1, data_seq=1, of="0 1")
     reads.take({"kind": "complete", "id": again["id"], "places": [0, 1]})
-    new = {"processor": "p1", "partitions": "0 1", "handle": "first 1.1"}
+    new = {"processor": "p1", "of": "0 1", "handle": "first 1.1"}
     assert delivered(reads.notify_change("a", 2, 8, op="remove", **new)) == [("remove", "a", 2)]
     assert delivered(reads.notify_change("a", 1, 6)) == []
     assert delivered(reads.notify_change("b", 1, 9)) == []
@@ -60,21 +60,21 @@ def test_last_change_of_the_former_processor_is_ignored_after_the_first_one_of_t
 @pytest.mark.parametrize("change", [{"lsn": 9}, {"lsn": None}])
 def test_change_of_another_processor_of_a_partition_is_not_delivered(reads, change):
     """Under one name a partition has one processor: which of the two is late, the device cannot know."""
-    effects = reads.notify_change("a", 2, **change, processor="new", partitions="0")
+    effects = reads.notify_change("a", 2, **change, processor="new", of="0")
     assert delivered(effects) == []
     _, again = split_asks(effects)
     assert again["what"]["since"] == {"0": 7, "1": 5}
 
 
 def test_processor_that_has_other_partitions_than_before_is_registered_anew(reads):
-    effects = reads.notify(processor="p1", partitions="0 1", synced=9)
+    effects = reads.notify(processor="p1", of="0 1", synced=9)
     assert split_asks(effects)[1]["what"]["since"] == {"0": 7, "1": 5}
 
 
 def test_acknowledgement_of_another_processor_is_followed_by_a_registration_under_another_name(reads):
     ((_, ask),) = asks(reads.welcome("another"))
     reads.answer_part(ask, "p1", 1, data_seq=1)
-    reads.answer_part(ask, "new", 1, data_seq=1, partitions="0")
+    reads.answer_part(ask, "new", 1, data_seq=1, of="0")
     effects = reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]})
     assert split_asks(effects)[1]["what"]["handle"] == "first 1.1"
 
@@ -86,7 +86,7 @@ def test_answer_lacks_a_partition_if_no_processor_has_named_it(reads):
     assert (again["what"]["op"], again["what"]["handle"]) == ("register", "first 1")
 
 
-@pytest.mark.parametrize("unnamed", [{"partitions": ""}, {"processor": "new"}])
+@pytest.mark.parametrize("unnamed", [{"of": ""}, {"processor": "new"}])
 def test_change_of_a_processor_that_has_not_named_its_partitions_is_ignored(unnamed):
     reads = Reads()
     reads.register(sync=0)
@@ -121,11 +121,11 @@ def test_values_of_aggregates_are_those_of_the_processors_that_serve_now():
     ]
     assert first == {"count(*)": 5}
     _, again = split_asks(reads.notify(moved=True))
-    new = {"partitions": "0 1", "processor": "p1", "handle": "first 1.1"}
+    new = {"of": "0 1", "processor": "p1", "handle": "first 1.1"}
     assert not any(isinstance(effect, Notify) for effect in reads.notify(state=[3], processor="p1"))
     (second,) = [effect.payload for effect in reads.notify(state=[6], **new) if isinstance(effect, Notify)]
     assert second == {"count(*)": 6}
-    reads.answer_part(again, "p1", 1, data_seq=1, partitions="0 1")
+    reads.answer_part(again, "p1", 1, data_seq=1, of="0 1")
     assert reads.take({"kind": "complete", "id": again["id"], "places": [0, 1]}) is not None
 
 

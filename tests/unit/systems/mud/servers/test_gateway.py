@@ -203,13 +203,11 @@ def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     assert {to: message["route"]["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
     assert {message["verified"]["claims"]["expires_s"] for _, message in routed} == {100.0}
     assert [
-        message["kind"]
-        for _, message in handle_event(machine, "registered", "p0", id=id_of("1"), partitions="1")
+        message["kind"] for _, message in handle_event(machine, "registered", "p0", id=id_of("1"), of="1")
     ] == ["registered"]
     assert is_dropped(machine, "registered", "elsewhere", id=id_of("1"))
     assert [
-        message["kind"]
-        for _, message in handle_event(machine, "registered", "p1", id=id_of("1"), partitions="0 2")
+        message["kind"] for _, message in handle_event(machine, "registered", "p1", id=id_of("1"), of="0 2")
     ] == [
         "registered",
         "complete",

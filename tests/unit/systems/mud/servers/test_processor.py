@@ -849,9 +849,9 @@ def test_first_message_of_each_registration_names_its_partitions(populated):
     """A device knows by it whose positions the later ones are."""
     for fields in ({"sync_us": 0}, {}, {"aggregate": "count(*)"}):
         first, *others = bodies(populated.register(**fields))
-        assert (first["partitions"], [body.get("partitions") for body in others]) == (
+        assert (first["of"], [body.get("of") for body in others]) == (
             "0 1",
             [None] * len(others),
         )
     (_, ack) = populated.register(partitions=[1])[-1]
-    assert (ack["place"], ack["partitions"]) == ("me", "1")
+    assert (ack["place"], ack["of"]) == ("me", "1")
