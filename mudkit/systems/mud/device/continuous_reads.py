@@ -9,6 +9,8 @@ generation    a processor has begun another generation: the reads that it had ar
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        all that a processor was to deliver before was delivered; after the last processor's, callers
               that wait for the first state are answered
+moved         another processor serves a partition: the read is registered again from its position, under
+              another name; what any processor has sent under the former one is ignored
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
 ============  ======================================================================================
@@ -491,7 +493,7 @@ class ContinuousReads:
             read.states[processor] = body.state
             return self._delivery.deliver_aggregates(read)
         if body.change is not UNSET and body.lsn is not UNSET:
-            # The partition of the change, or while the table is unknown another one that moves with it.
+            # That of the record, or while the table is unknown another one, which has the same position.
             partition = self._local.partition_of(stored.name, body.change.key)
             partition = partition if partition in partitions else partitions[0]
             is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(partition, "")
