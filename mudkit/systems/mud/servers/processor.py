@@ -27,7 +27,7 @@ name keys that a reader has never seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, Literal
 
@@ -141,6 +141,8 @@ class Processor:
         """Handles that their clients have unregistered."""
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
+        self._partitions: dict[frozenset[int], frozenset[int]] = {}
+        """Sets of partitions of which there are reads: those of the same partitions share one."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
@@ -467,7 +469,7 @@ class Processor:
         reader, table = self._matching[read.table.number].reader(read_key), read.table
         try:
             rows = select_from(
-                self._log.copy, table, read.partitions, reader.predicate, reader.data, reader.auth
+                self._log.copy, table, sorted(read.partitions), reader.predicate, reader.data, reader.auth
             )
         except MudkitError as error:
             return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
@@ -683,8 +685,8 @@ class Processor:
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = RegisteredRead(
             registration.request, registration.session, verified.address, table, verified.claims,
-            self._log.lsn, data_seq, data, tuple(partitions), aggregates=aggregates, state=state,
-            selection=Selection() if registration.selection is UNSET else registration.selection,
+            self._log.lsn, data_seq, data, self._share_partitions(partitions), aggregates=aggregates,
+            state=state, selection=Selection() if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
@@ -737,6 +739,11 @@ class Processor:
                 self._record_shown(read_key, read, key)
         return self._send_existing(now_us, read_key, changes, is_first=not since_lsns)
 
+    def _share_partitions(self, partitions: Iterable[int]) -> frozenset[int]:
+        """Return a set of partitions, the same one for all reads that have them."""
+        given = frozenset(partitions)
+        return self._partitions.setdefault(given, given)
+
     def _replace_reader_data(
         self, now_us: int, routed: Routed[Request], update: UpdateDataRequest
     ) -> Sequence[Effect]:
@@ -763,7 +770,7 @@ class Processor:
         lsn: int | None = None,
         error: EncodedError | UnsetType = UNSET,
         unknown: list[int] | UnsetType = UNSET,
-        partitions: Sequence[int] | None = None,
+        partitions: Iterable[int] | None = None,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(

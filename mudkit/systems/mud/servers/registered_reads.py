@@ -41,7 +41,7 @@ class RegisteredRead:
     lsn: int
     data_seq: int
     data: Fields
-    partitions: tuple[int, ...]
+    partitions: frozenset[int]
     has_begun: bool = False
     keys: set[str] = field(default_factory=set)
     aggregates: Aggregates | None = None
