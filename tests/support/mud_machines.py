@@ -28,7 +28,7 @@ _DEFAULT_FIELDS = {
     "part": {"lsn": 7, "rows": []},
     "outcome": {"claims": None},
     "administered": {"claims": None},
-    "registered": {"life": 1, "lsn": 7, "data_seq": 1},
+    "registered": {"life": 1, "lsn": 7, "data_seq": 1, "of": "0"},
     "described": {"error": None},
     "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first", "tokens": {}},
     "describe": {"claims": None},
@@ -59,7 +59,9 @@ def build_request(identity="1", client="jane/news", token=None, **what):
     return {"kind": "ask", "id": f"{client} {identity}", "client": client, "token": token, "what": what}
 
 
-_DEFAULT_ROUTES = {"read": {"table": 1, "partitions": [0]}, "register": {"table": 1, "partitions": [0]}}
+_DEFAULT_ROUTES = {
+    op: {"table": 1, "partitions": [0]} for op in ("read", "register", "update_data", "unregister")
+}
 _ROUTE_FIELDS = {"reply", "partitions", "least", "latest", "start", "read_interval_ms"}
 _VERIFIED_FIELDS = {"endpoint", "address", "claims", "refused"}
 

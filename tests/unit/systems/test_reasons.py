@@ -145,7 +145,8 @@ def test_a_lab_without_reasons_refuses_to_split_its_bill():
 def build(kind: type[msgspec.Struct], **fields: object) -> msgspec.Struct:
     """Return a message with some fields; the others that it must have are None."""
     required = {field.name: None for field in msgspec.structs.fields(kind) if field.required}
-    return kind(**required | fields)
+    given = {"since_lsns": {}} if kind is requests.RegisterRequest else {}
+    return kind(**required | given | fields)
 
 
 TELL = partial(build, notifications.Tell)

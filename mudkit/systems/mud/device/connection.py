@@ -374,7 +374,7 @@ class Connection:
             ask.parts[answer.place] = answer
             return None
         if isinstance(answer, ContinuousReadAck) and answer.error is UNSET:
-            ask.registered[answer.place] = answer
+            ask.registered[answer.processor] = answer
             return None
         return ask
 

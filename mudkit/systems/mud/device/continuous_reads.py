@@ -9,6 +9,8 @@ generation    a processor has begun another generation: the reads that it had ar
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        all that a processor was to deliver before was delivered; after the last processor's, callers
               that wait for the first state are answered
+moved         another processor serves a partition: the read is registered again from its position, under
+              another name; what any processor has sent under the former one is ignored
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
 policy        put in the slot of its kind
 ============  ======================================================================================
@@ -35,6 +37,7 @@ first ones; of those that wait for its callback only the last are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import UNSET
 
@@ -71,6 +74,7 @@ from mudkit.systems.mud.messages.notifications import (
     Tell,
     Upsert,
 )
+from mudkit.systems.mud.messages.partitions import read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError, decode_error
 from mudkit.systems.mud.messages.requests import ContinuousReadAck, ContinuousReadRequest, PartsComplete
 from mudkit.systems.mud.operations import (
@@ -364,7 +368,8 @@ class ContinuousReads:
         if error is not None:
             return self._end_registration(now_us, read, last, error)
         assert isinstance(last, PartsComplete)
-        if not all(place in parts for place in last.places):
+        served = {processor: read_partitions(part.partitions) for processor, part in parts.items()}
+        if not set(last.places).issubset(chain.from_iterable(served.values())):
             return registrations.request(now_us, read)  # a part was lost
         self._local.store_table(last.table)
         unknown = [bucket for part in parts.values() for bucket in part.unknown or ()]
@@ -372,14 +377,17 @@ class ContinuousReads:
             read.named_buckets.update(unknown)
             return registrations.request(now_us, read)
         read.named_buckets.clear()
+        if not all(read.record_served(processor, served[processor]) for processor in parts):
+            return self._register_anew(now_us, read)
         read.generations = {processor: part.generation for processor, part in parts.items()}
-        stored.table, stored.processors = last.table.number, [str(place) for place in last.places]
+        stored.table, stored.partitions = last.table.number, last.table.partitions
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
-                stored.begun_lsns.setdefault(processor, part.lsn)
-                if processor not in stored.since_lsns:
-                    stored.advance(processor, part.lsn, part.log_incarnation)
+                for partition in served[processor]:
+                    stored.begun_lsns.setdefault(partition, part.lsn)
+                    if partition not in stored.since_lsns:
+                        stored.set_position(partition, part.lsn, part.log_incarnation or "")
         self._states.put(stored)
         effects = [
             *read.complete_begin(),
@@ -459,18 +467,25 @@ class ContinuousReads:
         ):
             return ()
         stored = read.stored
+        if body.partitions is not UNSET and not read.record_served(
+            processor, read_partitions(body.partitions)
+        ):
+            return self._register_anew(now_us, read)
+        if body.has_moved is True:
+            return self._register_anew(now_us, read)
         if body.ended is not UNSET:
             others = self._end_at_others(now_us, read) if body.is_alone is True else ()
             return *registrations.end_with_reason(now_us, read, body.ended), *others
         changes = [] if body.change is UNSET else [body.change, *(body.also or ())]
-        if changes and stored.processors and self._notices.is_full(read, len(changes)):
+        partitions = read.partitions_of.get(processor)
+        if not partitions:
+            return ()  # the first message of a registration names them
+        if changes and stored.partitions is not None and self._notices.is_full(read, len(changes)):
             # Before its first registration is complete, a read could not resume at its position.
             return self._pause(now_us, read)
         stored.table = body.table
-        is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
-        since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
         if body.synced_lsn is not UNSET:
-            stored.advance(processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
+            stored.advance(partitions, body.synced_lsn, body.log_incarnation)
             read.synced.add(processor)
             self._states.put(stored)
             return registrations.begin_live(now_us, read)
@@ -478,11 +493,16 @@ class ContinuousReads:
             read.states[processor] = body.state
             return self._delivery.deliver_aggregates(read)
         if body.change is not UNSET and body.lsn is not UNSET:
+            # That of the record, or while the table is unknown another one, which has the same position.
+            partition = self._local.partition_of(stored.name, body.change.key)
+            partition = partition if partition in partitions else partitions[0]
+            is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(partition, "")
+            since_lsn = stored.since_lsns.get(partition, 0) if is_same_log else 0
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
                 registrations.record_first_change(read, body, body.lsn)
-                stored.advance(processor, body.lsn, body.log_incarnation)
+                stored.advance(partitions, body.lsn, body.log_incarnation)
             effects = self._apply_changes(now_us, read, body, changes, is_same_log=is_same_log)
             if read.is_live:
                 stored.synced_us = now_us
@@ -551,14 +571,25 @@ class ContinuousReads:
 
     def _pause(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
         """End a read at the processors until it has a callback; its position and records are kept."""
+        effects = self._rename(now_us, read)
+        read.stored.is_paused = True
+        self._states.put(read.stored)
+        return [*effects, *self._end_session_unless_used(now_us)]
+
+    def _register_anew(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
+        """Register a read from its position under another name, because a partition has moved.
+
+        What either processor of the partition has sent under the former name is ignored when it arrives.
+        """
+        return [*self._rename(now_us, read), *self._registrations.request(now_us, read)]
+
+    def _rename(self, now_us: int, read: StartedRead) -> Sequence[Effect]:
+        """End a read at the processors: what is on its way for earlier registrations no longer counts."""
         withdrawn = self._registrations.withdraw(now_us, read)
         ended = self._end_at_others(now_us, read)
         self._registrations.end_live(now_us, read)
-        read.stored.is_paused = True
-        self._states.put(read.stored)
-        read.pauses += 1  # what is on its way for the earlier registrations no longer counts
-        read.generations, read.requested_since, read.sender_generations = {}, None, {}
-        return [*withdrawn, *ended, *self._end_session_unless_used(now_us)]
+        read.rename()
+        return [*withdrawn, *ended]
 
     def _end_registration(
         self, now_us: int, read: StartedRead, last: Answer, error: EncodedError

@@ -16,7 +16,8 @@ from mudkit.systems.mud.device.read_delivery import ReadDelivery
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.device.registrations import Registrations
-from mudkit.systems.mud.device.windows import OWN_PLACE, OwnMatches
+from mudkit.systems.mud.device.stored_read import OWN_PARTITION, OWN_PLACE
+from mudkit.systems.mud.device.windows import OwnMatches
 from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 
 OWN: Final = "own reads"
@@ -108,7 +109,8 @@ class OwnReads:
         stored = read.stored
         if stored.aggregate is not None:
             state = self._own.aggregate(stored.name, list(matches.rows.values()), stored.aggregate)
-            stored.processors, read.states = [OWN_PLACE], {OWN_PLACE: state}
+            stored.partitions, read.states = 1, {OWN_PLACE: state}
+            read.partitions_of = {OWN_PLACE: [OWN_PARTITION]}
             return [*self._delivery.deliver_aggregates(read), *read.complete_begin()]
         if self._notices.is_full(read, len(changes)):
             self.forget(stored.handle)
@@ -116,7 +118,7 @@ class OwnReads:
             self._states.put(stored)
             return read.complete_begin()
         effects = list(self._delivery.deliver(read, changes))
-        stored.since_lsns[OWN_PLACE] = self._own.lsn
+        stored.since_lsns[OWN_PARTITION] = self._own.lsn
         if stored.synced_us is None:
             stored.synced_us = now_us
             effects += read.complete_awaiting()

@@ -50,11 +50,11 @@ class ReadDelivery:
 
     def deliver_aggregates(self, read: StartedRead) -> Sequence[Effect]:
         """Notify a reader of aggregates whose values have changed, once all processors have sent theirs."""
-        stored, places = read.stored, read.stored.processors
-        if stored.aggregate is None or not places or not all(place in read.states for place in places):
+        stored = read.stored
+        if stored.aggregate is None or not read.serves_all or not read.states.keys() >= {*read.partitions_of}:
             return ()
         aggregates = Aggregates(stored.aggregate)
-        states = [tuple(read.states[place]) for place in places]
+        states = [tuple(read.states[processor]) for processor in sorted(read.partitions_of)]
         if not all(map(aggregates.is_state, states)):
             return ()  # a processor of another version
         values = aggregates.result(aggregates.combine(states))

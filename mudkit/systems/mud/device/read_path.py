@@ -496,8 +496,8 @@ class ReadPath:
         if covered is not None and self._cache.has_lost(covered):
             return self._request_answer(now_us, replace(pending, covered=None))
         seen_lsns = self._local.seen_lsns(name)
-        partitions = {place for place in last.places if isinstance(place, int)}
-        parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
+        partitions = set(last.places)
+        parts = [ask.parts[place] for place in last.places if place in ask.parts]
         if len(parts) < len(partitions) or any(
             part.lsn < seen_lsns.get(str(part.place), 0) for part in parts
         ):

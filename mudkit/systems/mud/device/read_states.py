@@ -10,7 +10,7 @@ from mudkit.errors import ParameterError
 from mudkit.events import Complete, Effect, Store
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.read_records import ReadRecords
-from mudkit.systems.mud.device.stored_read import StoredRead
+from mudkit.systems.mud.device.stored_read import FormerPositions, StoredRead
 from mudkit.systems.mud.device.windows import ShownWindow
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.replica import copy_record
@@ -24,14 +24,15 @@ class StartedRead(Struct):
     """Continuous read in this start of the machine.
 
     ``records`` are those of the read. ``op_id`` is the call that began the read, until it is answered.
-    ``generations`` has the generation in which each processor knows it. ``requested_since`` has
-    ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
-    registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
-    since then. ``waiting`` counts the notices that wait for a callback, ``pauses`` the times that the read
-    was paused. ``named_buckets`` are those whose keys an unanswered registration names, because a processor
-    does not know their digests. ``states`` has the last state of the aggregates of each processor.
-    ``synced`` has the processors that have told, since the last registration was sent, that they
-    have delivered everything before it; ``is_live``: all of them have. ``awaiting`` has the calls that wait
+    ``generations`` has the generation in which each processor knows it, and ``partitions_of`` the partitions
+    that each serves of it under its present name. ``renames`` counts the names that it has had before.
+    ``requested_since`` has ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of
+    an unanswered registration, and ``sender_generations`` the oldest generation in which each processor has
+    sent a change since then. ``waiting`` counts the notices that wait for a callback. ``named_buckets`` are
+    those whose keys an unanswered registration names, because a processor does not know their digests.
+    ``states`` has the last state of the aggregates of each processor. ``synced`` has the processors that have
+    told, since the last registration was sent, that they have delivered everything before it; ``is_live``:
+    all of them have. ``awaiting`` has the calls that wait
     for that. ``updates`` counts the requests with new reader data that are not answered, and ``data_us`` is
     when the last one was: what was written before, processors may have matched with older data.
     """
@@ -40,10 +41,11 @@ class StartedRead(Struct):
     records: ReadRecords | ShownWindow
     op_id: int | None = None
     generations: dict[str, int] = field(default_factory=dict)
-    requested_since: tuple[dict[str, int], dict[str, str]] | None = None
+    partitions_of: dict[str, list[int]] = field(default_factory=dict)
+    renames: int = 0
+    requested_since: tuple[dict[int, int], dict[int, str]] | None = None
     sender_generations: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
-    pauses: int = 0
     named_buckets: set[int] = field(default_factory=set)
     states: dict[str, list[Value]] = field(default_factory=dict)
     synced: set[str] = field(default_factory=set)
@@ -56,6 +58,32 @@ class StartedRead(Struct):
     def delivered(self) -> dict[str, int]:
         """Version that the processors sent last of each record that belongs to the read."""
         return self.records.delivered
+
+    @property
+    def serves_all(self) -> bool:
+        """True once it is known which processor serves each partition."""
+        return sum(map(len, self.partitions_of.values())) == self.stored.partitions
+
+    def record_served(self, processor: str, partitions: Sequence[int]) -> bool:
+        """Record which partitions a processor serves under the present name; return whether it can be so.
+
+        False: it has served others under this name, or another processor serves one of them. So one of the
+        two has lost a partition, and what it sends may be late.
+        """
+        known = self.partitions_of.get(processor)
+        if known is not None:
+            return known == partitions
+        if any(not set(partitions).isdisjoint(others) for others in self.partitions_of.values()):
+            return False
+        self.partitions_of[processor] = list(partitions)
+        return True
+
+    def rename(self) -> None:
+        """Forget who serves the read: it is registered under another name, and what was sent is ignored."""
+        self.renames += 1
+        self.generations, self.partitions_of, self.states = {}, {}, {}
+        self.requested_since, self.sender_generations = None, {}
+        self.synced.clear()
 
     def complete_begin(self) -> Sequence[Effect]:
         """Complete the call that began the read, if that is not done."""
@@ -81,7 +109,11 @@ class ReadStates:
         self._store, self._local = store, local
         self.active: dict[int, StartedRead] = {}
         self.ended: dict[int, StartedRead] = {}
-        for _, stored in store.items("reading ", StoredRead):
+        formers = store.items("reading ", FormerPositions)
+        for (_, former), (_, stored) in zip(formers, store.items("reading ", StoredRead), strict=True):
+            table = local.tables.get(stored.name)
+            is_known = table is not None and table.number == stored.table
+            former.convert(stored, table.partitions if table is not None and is_known else None)
             read = self._start(stored)
             read.waiting = len(store.keys(waiting_key(stored.handle)))
             (self.active if stored.ended is None else self.ended)[stored.handle] = read

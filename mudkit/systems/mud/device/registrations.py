@@ -31,6 +31,7 @@ from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_records import ReadRecords
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
 from mudkit.systems.mud.messages.notifications import Tell
+from mudkit.systems.mud.messages.partitions import group_by_value
 from mudkit.systems.mud.messages.parts import decode_error
 from mudkit.systems.mud.messages.requests import (
     ContinuousReadRequest,
@@ -141,10 +142,10 @@ class Registrations:
                     name=stored.name, handle=self.sent_handle(work.read), reader=stored.reader,
                     data_seq=stored.data_seq, request=work.request, session=work.session,
                     predicate=stored.predicate,
-                    since_lsns=dict(stored.since_lsns), delivered=named, digests=digests or UNSET,
-                    begun_lsns=dict(stored.begun_lsns) if digests and stored.begun_lsns else UNSET,
+                    since_lsns=group_by_value(stored.since_lsns), delivered=named, digests=digests or UNSET,
+                    begun_lsns=group_by_value(stored.begun_lsns) if digests and stored.begun_lsns else UNSET,
                     sync_us=stored.sync_us, table=stored.table,
-                    log_incarnations=dict(stored.log_incarnations) or UNSET,
+                    log_incarnations=group_by_value(stored.log_incarnations) or UNSET,
                     aggregate=UNSET if stored.aggregate is None else stored.aggregate,
                     selection=UNSET if stored.selection is None else stored.selection.with_order_column(),
                 )  # fmt: skip
@@ -157,9 +158,9 @@ class Registrations:
         )
 
     def sent_handle(self, read: StartedRead) -> str:
-        """Return the handle by which processors know a read: unique also after a restart or a pause."""
-        pauses = f".{read.pauses}" if read.pauses else ""
-        return f"{self._connection.incarnation} {read.stored.handle}{pauses}"
+        """Return the handle by which processors know a read: unique also after a restart or a rename."""
+        renames = f".{read.renames}" if read.renames else ""
+        return f"{self._connection.incarnation} {read.stored.handle}{renames}"
 
     def record_first_change(self, read: StartedRead, body: Tell, lsn: int) -> None:
         """Record the position of a processor's first change, before the first registration is answered.
@@ -169,10 +170,11 @@ class Registrations:
         """
         if read.stored.sync_us is None and read.requested_since is not None:
             since_lsns, log_incarnations = read.requested_since
-            if body.processor not in since_lsns:
-                since_lsns[body.processor] = lsn
-                if body.log_incarnation:
-                    log_incarnations[body.processor] = body.log_incarnation
+            for partition in read.partitions_of[body.processor]:
+                if partition not in since_lsns:
+                    since_lsns[partition] = lsn
+                    if body.log_incarnation:
+                        log_incarnations[partition] = body.log_incarnation
 
     def step_back(self, read: StartedRead) -> bool:
         """Return a read to earlier log positions for what new generations do not know; True: there is some.
@@ -187,12 +189,10 @@ class Registrations:
             for processor, generation in read.generations.items()
             if oldest.get(processor, generation) < generation
         ]
-        stored = read.stored
         for processor in late:
-            stored.since_lsns.pop(processor, None)
-            stored.log_incarnations.pop(processor, None)
-            if processor in before:
-                stored.advance(processor, before[processor], log_incarnations.get(processor))
+            for partition in read.partitions_of[processor]:
+                log_incarnation = log_incarnations.get(partition, "")
+                read.stored.set_position(partition, before.get(partition), log_incarnation)
         if late:
             self._states.put(read.stored)
         return bool(late)

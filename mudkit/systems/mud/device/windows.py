@@ -7,20 +7,16 @@ them. The device holds them all, durably, and shows the first of them: a record 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from mudkit.events import Store
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.read_records import SentRecord
-from mudkit.systems.mud.device.stored_read import StoredRead
+from mudkit.systems.mud.device.stored_read import OWN_PARTITION, StoredRead
 from mudkit.systems.mud.messages.notifications import LeftRead, Upsert
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.window import Window
 from mudkit.wire import Fields
-
-OWN_PLACE: Final = "device"
-"""In place of a processor, for tables on the device."""
 
 
 class ShownWindow:
@@ -120,7 +116,7 @@ class OwnMatches:
             keys = self._window.first_keys()
             keys_left = sorted(delivered.keys() - set(keys))
             return [*map(self._build_upsert, keys), *map(self._build_left, keys_left)]
-        since_lsn, sync_us = stored.since_lsns.get(OWN_PLACE), stored.sync_us
+        since_lsn, sync_us = stored.since_lsns.get(OWN_PARTITION), stored.sync_us
         changes: list[Upsert | LeftRead] = []
         for row in self.rows.values():
             is_asked = sync_us is not None and row.ts_us >= sync_us

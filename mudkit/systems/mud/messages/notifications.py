@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.stream import StreamAck, StreamItem
+from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import Endpoint, app_of, check_consistent
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.receiving import Accepts, Count, Name
@@ -96,13 +97,16 @@ class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     """Processor to notification server to device: a change, aggregates, the end of synchronisation or read.
 
+    The first one of a registration names the ``partitions`` that the processor serves of the read.
+
     ``state`` is that of the aggregates of the processor's records, for :meth:`Aggregates.combine`.
     ``lsn`` comes with a change; None: the record existed before the registration. ``also`` has the changes of
     the same moment: those of the other records of a batch, and of a window the record that has come into it
     or left it in exchange. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
-    if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
-    positions count; absent: the first one.
+    if other processors have no reason to end the read, else absent. ``has_moved``: the processor serves some
+    of its partitions no longer, and has ended its part of the read, which is to be registered anew.
+    ``log_incarnation`` is the one in which positions count; absent: the first one.
     """
 
     endpoint: Endpoint
@@ -119,9 +123,14 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     state: list[Value] | UnsetType = UNSET
     also: list[Upsert | LeftRead] | UnsetType = UNSET
+    partitions: Partitions | UnsetType = field(name="of", default=UNSET)
+    has_moved: Literal[True] | UnsetType = field(name="moved", default=UNSET)
 
     def __post_init__(self) -> None:
-        check_consistent((self.change, self.synced_lsn, self.ended, self.state).count(UNSET) == 3)
+        kinds = self.change, self.synced_lsn, self.ended, self.state, self.has_moved
+        check_consistent(kinds.count(UNSET) == len(kinds) - 1)
+        if self.partitions is not UNSET:
+            read_partitions(self.partitions)
         check_consistent(self.also is UNSET or self.change is not UNSET)
         check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 

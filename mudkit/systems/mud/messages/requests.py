@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
 from mudkit.systems.mud.tables.changes import Changes
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -139,12 +140,13 @@ class RegisterRequest(
 ):
     """Request to register a continuous read (Mobius 4.2).
 
-    ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
-    incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
-    records that were delivered before; ``digests`` has, by bucket (:meth:`Table.buckets_of`), the digest of
-    those that are not named. ``begun_lsns`` comes with it: the log position of each processor from which the
-    read began. ``aggregate`` are the aggregates of which the reader is notified instead of records, absent:
-    of records. ``sync_us`` is the commit time from which existing records are delivered, None: none of them.
+    ``since_lsns`` has the last log position received of each partition, and ``log_incarnations`` the
+    incarnation of the log in which it counts, absent: the first one; partitions of the same value are named
+    together. ``delivered`` are the keys of the records that were delivered before; ``digests`` has, by bucket
+    (:meth:`Table.buckets_of`), the digest of those that are not named. ``begun_lsns`` comes with it: the log
+    position of each partition from which the read began. ``aggregate`` are the aggregates of which the reader
+    is notified instead of records, absent: of records. ``sync_us`` is the commit time from which existing
+    records are delivered, None: none of them.
     ``table`` is None at the first registration. ``selection`` has the columns that are sent, or is a window:
     with a limit, the first records of each processor are sent; absent: all columns of all records.
     """
@@ -152,18 +154,21 @@ class RegisterRequest(
     request: Count
     session: Name
     predicate: SentPredicate
-    since_lsns: dict[str, Count] = field(name="since")
+    since_lsns: dict[Partitions, Count] = field(name="since")
     delivered: list[Name]
     sync_us: Count | None
     table: Count | None
-    log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
+    log_incarnations: dict[Partitions, str] | UnsetType = field(name="starts", default=UNSET)
     digests: list[tuple[Count, str]] | UnsetType = UNSET
-    begun_lsns: dict[str, Count] | UnsetType = field(name="begun", default=UNSET)
+    begun_lsns: dict[Partitions, Count] | UnsetType = field(name="begun", default=UNSET)
     aggregate: str | UnsetType = UNSET
     selection: Selection | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         check_consistent(UNSET in (self.aggregate, self.selection))
+        for grouped in (self.since_lsns, self.log_incarnations or {}, self.begun_lsns or {}):
+            for partitions in grouped:
+                read_partitions(partitions)
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -329,9 +334,10 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
 class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
     """Processor to gateway to client: acknowledgement of a registration, reader data or the end; or an error.
 
-    ``place`` is the address of the processor, ``generation`` its generation, ``lsn`` its log position in
-    ``log_incarnation``, ``data_seq`` the number of the data in effect. ``unknown`` are the buckets whose
-    digests the processor does not know: it has not registered the read, and needs their keys.
+    ``processor`` is the address of the processor, ``partitions`` are those that it answers for,
+    ``generation`` is its generation, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the number
+    of the data in effect. ``unknown`` are the buckets whose digests the processor does not know: it has not
+    registered the read, and needs their keys.
     """
 
     id: Name
@@ -341,20 +347,20 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     unknown: list[Count] | UnsetType = UNSET
-    place: Name
+    processor: Name = field(name="place")
+    partitions: Partitions = field(name="of")
+
+    def __post_init__(self) -> None:
+        read_partitions(self.partitions)
 
 
 class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
-    """Gateway to client: all parts have been sent; ``places`` are those that must have arrived.
-
-    Partitions for a read. For a continuous one processors, in the order of the partitions, which they take in
-    turns: partition n is at the place n modulo their number.
-    """
+    """Gateway to client: all parts have been sent; ``places`` are the partitions that must have arrived."""
 
     id: Name
     table: Table
     claims: Claims | None
-    places: list[Count | Name]
+    places: list[Count]
 
 
 GATEWAY_FROM_SERVICE: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)

@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.session import Lineage
+from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
 from mudkit.systems.mud.messages.requests import (
     Administered,
@@ -192,15 +193,33 @@ class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     lineage: Lineage | UnsetType = UNSET
 
 
-GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
-    Described, Administered, WriteOutcome, Part, LogRestarted
-)
+class PartitionsMoved(Struct, frozen=True, tag_field="kind", tag="partitions moved"):
+    """To gateways and processors: which processors serve the partitions that were moved from their places.
+
+    ``epoch`` counts up with each change: a message whose epoch is not higher than the known one changes
+    nothing. ``moved`` has them all: the number of the table, the partitions, and the address of a processor.
+    """
+
+    epoch: Count
+    moved: list[tuple[Count, Partitions, Name]]
+
+    def __post_init__(self) -> None:
+        for _, partitions, _ in self.moved:
+            read_partitions(partitions)
+
+
+GATEWAY_FROM_BACK_END: Final = Accepts[
+    Described | Administered | WriteOutcome | Part | LogRestarted | PartitionsMoved
+](Described, Administered, WriteOutcome, Part, LogRestarted, PartitionsMoved)
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest]](
     Routed[ReadOrWrite | ContinuousReadRequest]
 )
-FOLLOWER_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved](
+    Log, TablesState, PartitionsMoved
+)
+REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Routed[AdministrationRequest]](
     Describe, Routed[AdministrationRequest]

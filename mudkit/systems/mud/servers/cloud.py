@@ -114,9 +114,9 @@ class Cloud(Displayed):
             install(
                 address, partial(Replica, back_end=self.back_end, processors=self.processors, lag_us=lag_us)
             )
-        for number_, address in enumerate(self.processors):
+        for address in self.processors:
             install(address, partial(
-                Processor, number=number_, processors=processors, back_end=self.back_end,
+                Processor, processors=self.processors, back_end=self.back_end,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
             ))  # fmt: skip
         for address in self.gateways:

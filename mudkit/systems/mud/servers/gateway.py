@@ -12,6 +12,7 @@ WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
 LogRestarted          to the client, which is to repeat its request
+PartitionsMoved       later requests go to the processors that it says
 answers               to the client; :class:`PartsComplete` after the last part of a read
 ====================  ==============================================================================
 
@@ -32,12 +33,12 @@ from msgspec import UNSET
 from mudkit.errors import AccessDenied, MudkitError, TokenExpired
 from mudkit.events import Effect, Event, Ports, Received, Send
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages.partitions import read_partitions
 from mudkit.systems.mud.messages.parts import (
     app_of,
     encode_error,
     is_of_service,
     netid_of,
-    processor_index,
 )
 from mudkit.systems.mud.messages.requests import (
     GATEWAY_FROM_SERVICE,
@@ -64,10 +65,12 @@ from mudkit.systems.mud.messages.servers import (
     GATEWAY_FROM_REPLICA,
     Describe,
     Described,
+    PartitionsMoved,
     Route,
     Routed,
     Verified,
 )
+from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table
@@ -82,16 +85,16 @@ _Answer: TypeAlias = Described | Administered | WriteOutcome | Part | Continuous
 class _OpenRequest:
     """An unanswered request.
 
-    ``joined`` names the tables that a read looks up records in; ``places`` are those that answer a part, the
-    partitions of a read or the processors of a continuous read, and ``missing`` those that have not answered.
+    ``joined`` names the tables that a read looks up records in; ``places`` are the partitions that answer,
+    and ``missing`` those that have not.
     """
 
     ask: Ask
     verified: Verified
     joined: Sequence[str]
     table: Table | None = None
-    places: list[int | str] = field(default_factory=list)
-    missing: set[int | str] = field(default_factory=set)
+    places: list[int] = field(default_factory=list)
+    missing: set[int] = field(default_factory=set)
 
     def can_answer(self, source: str, message: _Answer) -> bool:
         """Return whether a message of a server can be part of the answer."""
@@ -105,8 +108,8 @@ class _OpenRequest:
                 return isinstance(what, WriteRequest)
             case Administered():
                 return isinstance(what, AdministrationRequest)
-            case ContinuousReadAck(place=place):
-                return isinstance(what, ContinuousReadRequest) and place == source
+            case ContinuousReadAck(processor=processor):
+                return isinstance(what, ContinuousReadRequest) and processor == source
             case Described(table=table, joined=joined):
                 if isinstance(what, AdministrationRequest):
                     return False
@@ -128,10 +131,10 @@ class Gateway:
         self._me = ports.address
         self._authority = authority
         self._back_end = back_end
-        self._processors = processors
+        self._assignments = PartitionAssignments(processors)
         self._accepts: dict[
             str,
-            Accepts[Described | Administered | WriteOutcome | Part | LogRestarted]
+            Accepts[Described | Administered | WriteOutcome | Part | LogRestarted | PartitionsMoved]
             | Accepts[ContinuousReadAck]
             | Accepts[Part],
         ] = {
@@ -152,6 +155,9 @@ class Gateway:
                 return record_dropped(event)
             return [effect for ask in asks for effect in self._open_request(now_us, event.source, ask)]
         message = accepts.decode(event.message)
+        if isinstance(message, PartitionsMoved):
+            self._assignments.accept(message)
+            return ()
         request = None if message is None else self._open.get(message.id)
         if message is None or (request is not None and not request.can_answer(event.source, message)):
             return record_dropped(event)
@@ -316,10 +322,11 @@ class Gateway:
         """Send a request about a continuous read to all processors of the table's partitions."""
         table, what = request.table, request.ask.what
         assert table is not None
+        request.places = list(range(table.partitions))
+        request.missing = set(request.places)
         partitions_of: dict[str, list[int]] = {}
-        for partition in range(table.partitions):
+        for partition in request.places:
             partitions_of.setdefault(self._processor_of(table, partition), []).append(partition)
-        request.places, request.missing = list(partitions_of), set(partitions_of)
         # Not a later table of the same name.
         number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
         min_lsn = max(one.lsn for one in (table, *joined))
@@ -330,9 +337,10 @@ class Gateway:
 
     def _pass_part_on(self, request: _OpenRequest, message: Part | ContinuousReadAck) -> Sequence[Effect]:
         """Pass a part of an answer on, and complete the answer after the last one."""
-        if message.place not in request.missing:
+        answered = {message.place} if isinstance(message, Part) else {*read_partitions(message.partitions)}
+        if request.missing.isdisjoint(answered):
             return ()
-        request.missing.discard(message.place)
+        request.missing -= answered
         passed = Send(request.verified.address, message)
         return (passed,) if request.missing else (passed, *self._complete_answer(request))
 
@@ -348,8 +356,7 @@ class Gateway:
 
     def _processor_of(self, table: Table | None, partition: int) -> str:
         """Return the address of the processor of a partition; of an unknown table, the first one."""
-        count = len(self._processors)
-        return self._processors[0 if table is None else processor_index(table.number, partition, count)]
+        return self._assignments.processor_of(0 if table is None else table.number, partition)
 
 
 def _build_refused(to: str, ask: Ask, error: MudkitError) -> Send:

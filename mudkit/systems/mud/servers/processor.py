@@ -15,6 +15,7 @@ RegisterRequest    at one position of the log: existing records, as far as reque
                    their state, now and whenever a change of its records changes it
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
+PartitionsMoved    end its part of the reads of partitions that it has lost, and tell their clients
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
 DeviceMoved        store the address of a session's device, which a restored notification server may lack
@@ -26,9 +27,9 @@ name keys that a reader has never seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -47,12 +48,12 @@ from mudkit.systems.mud.messages.notifications import (
     Upsert,
     Whereabouts,
 )
+from mudkit.systems.mud.messages.partitions import write_partitions
 from mudkit.systems.mud.messages.parts import (
     EncodedError,
     Row,
     encode_error,
     netid_of,
-    processor_index,
     server_index,
 )
 from mudkit.systems.mud.messages.requests import (
@@ -66,11 +67,12 @@ from mudkit.systems.mud.messages.requests import (
     WriteRequest,
 )
 from mudkit.systems.mud.messages.servers import (
-    FOLLOWER_FROM_BACK_END,
+    PROCESSOR_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     CollectEntry,
     DropEntry,
     Log,
+    PartitionsMoved,
     ReadOrWrite,
     Route,
     Routed,
@@ -80,8 +82,10 @@ from mudkit.systems.mud.messages.servers import (
 )
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
+    ReadPositions,
     RegisteredRead,
     recall_delivered,
     select_from,
@@ -102,29 +106,29 @@ _MAX_TOGETHER_BYTES: Final = 32 * 1024
 
 
 class Processor:
-    """Machine of a processor; ``number`` is its index, ``servers`` are the notification servers."""
+    """Machine of a processor; it is one of ``processors``, and ``servers`` are the notification servers."""
 
     def __init__(
         self,
         ports: Ports,
-        number: int,
-        processors: int,
+        processors: Sequence[str],
         back_end: str,
         replicas: Sequence[str],
         gateways: Sequence[str],
         servers: Sequence[str],
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState] | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
+            str, Accepts[Log | TablesState | PartitionsMoved]
+            | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
             | Accepts[SessionGone | DeviceMoved | StreamAck],
         ] = {
-            back_end: FOLLOWER_FROM_BACK_END,
+            back_end: PROCESSOR_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
-        self._number, self._processors = number, processors
+        self._assignments = PartitionAssignments(processors)
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
@@ -137,6 +141,8 @@ class Processor:
         """Handles that their clients have unregistered."""
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
+        self._partitions: dict[frozenset[int], frozenset[int]] = {}
+        """Sets of partitions of which there are reads: those of the same partitions share one."""
         self._matching: dict[int, Matching] = {}
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
@@ -165,6 +171,7 @@ class Processor:
         event: Received,
         message: Log
         | TablesState
+        | PartitionsMoved
         | Routed[ReadOrWrite | ContinuousReadRequest]
         | SessionGone
         | DeviceMoved
@@ -174,6 +181,8 @@ class Processor:
         match message:
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
+            case PartitionsMoved():
+                return self._use_assignments(now_us, message)
             case Routed():
                 return self._receive_request(now_us, message, message.what)
             case StreamAck(stream=stream, seq=seq):
@@ -326,7 +335,7 @@ class Processor:
         """
         table, lsn = self._log.copy.tables[entries[0].name], entries[-1].lsn
         partition = table.partition_of(entries[0].row.key)
-        if processor_index(table.number, partition, self._processors) != self._number:
+        if self._assignments.processor_of(table.number, partition) != self._me:
             return ()
         matching = self._matching.get(table.number)
         changes: dict[ReadKey, list[Row | LeftRead]] = {}
@@ -338,9 +347,11 @@ class Processor:
             if matching is not None and row.data is not None:
                 reached, failed = matching.match(row, table)
                 for read_key, error in failed.items():
-                    effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
+                    if partition in self._reads[read_key].partitions:
+                        effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
             for read_key in reached:
-                changes.setdefault(read_key, []).append(row)
+                if partition in self._reads[read_key].partitions:
+                    changes.setdefault(read_key, []).append(row)
             for read_key in sorted(readers - set(reached)):
                 changes.setdefault(read_key, []).append(LeftRead(row.key, row.ver))
         for read_key, of_read in changes.items():
@@ -456,13 +467,10 @@ class Processor:
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse_read(now_us, read_key, "its token has expired")
         reader, table = self._matching[read.table.number].reader(read_key), read.table
-        own = [
-            partition
-            for partition in range(table.partitions)
-            if processor_index(table.number, partition, self._processors) == self._number
-        ]
         try:
-            rows = select_from(self._log.copy, table, own, reader.predicate, reader.data, reader.auth)
+            rows = select_from(
+                self._log.copy, table, sorted(read.partitions), reader.predicate, reader.data, reader.auth
+            )
         except MudkitError as error:
             return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
         existing = {row.key: row for row in rows}
@@ -508,6 +516,7 @@ class Processor:
         synced_lsn: int | UnsetType = UNSET,
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
+        has_moved: Literal[True] | UnsetType = UNSET,
         state: list[Value] | UnsetType = UNSET,
         also: Sequence[Upsert | LeftRead] | UnsetType = UNSET,
     ) -> Sequence[Effect]:
@@ -526,10 +535,13 @@ class Processor:
             synced_lsn=synced_lsn,
             ended=ended,
             is_alone=is_alone,
+            has_moved=has_moved,
             state=state,
             log_incarnation=self._log.log_incarnation or UNSET,
             also=also if also is UNSET else list(also),
+            partitions=UNSET if read.has_begun else write_partitions(read.partitions),
         )
+        read.has_begun = True
         server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
 
@@ -571,12 +583,31 @@ class Processor:
 
     # -- continuous reads
 
+    def _use_assignments(self, now_us: int, assigned: PartitionsMoved) -> Sequence[Effect]:
+        """End its part of the continuous reads that have a partition which another processor serves now.
+
+        Their clients register them anew. The other one has none of them before that.
+        """
+        effects: list[Effect] = []
+        if self._assignments.accept(assigned):
+            for read_key, read in list(self._reads.items()):
+                if not self._assignments.serves(self._me, read.table.number, read.partitions):
+                    effects += self._send_tell(now_us, read_key, has_moved=True)
+                    self._end_read(read_key)
+        return effects
+
     def _register_read(
         self, now_us: int, routed: Routed[Request], registration: RegisterRequest
     ) -> Sequence[Effect]:
         """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
         read_key: ReadKey = routed.verified.endpoint, registration.handle
-        if self._log.lsn < routed.route.min_lsn or read_key in self._ended:
+        positions = ReadPositions.of(registration)
+        if (
+            self._log.lsn < routed.route.min_lsn
+            or self._is_behind(routed.route, positions)
+            or not self._assignments.serves(self._me, routed.route.table, routed.route.partitions)
+            or read_key in self._ended
+        ):
             return ()  # not yet, or no longer: a client without an answer repeats it
         try:
             table = self._check_table(now_us, routed, registration)
@@ -585,20 +616,34 @@ class Processor:
             if known is None or known.request < registration.request:
                 sent: set[str] = set() if known is None else known.sent_keys()
                 recalled, unknown = recall_delivered(
-                    self._log.copy, self._me, table, routed, registration, sent
+                    self._log.copy, positions, table, routed, registration, sent
                 )
                 if unknown:
                     return (self._build_ack(routed, registration.data_seq, unknown=unknown),)
                 self._end_read(read_key)
                 if known is not None:
                     self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_read(now_us, table, routed, registration, recalled, sent)
+                effects += self._begin_read(now_us, table, routed, registration, positions, recalled, sent)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._build_ack(routed, registration.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[read_key]
-        return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn)]
+        return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn, partitions=read.partitions)]
+
+    def _is_behind(self, route: Route, positions: ReadPositions) -> bool:
+        """Return whether a reader has received something that is not in the log here yet.
+
+        Another processor has sent it, which served the partition before.
+        """
+        for partition in route.partitions:
+            log_incarnation = positions.log_incarnations.get(partition, "")
+            if log_incarnation == self._log.log_incarnation:
+                if positions.since_lsns.get(partition, 0) > self._log.lsn:
+                    return True
+            elif log_incarnation == route.log_incarnation and log_incarnation not in self._log.lineage:
+                return True  # one that its client knows as the present one
+        return False
 
     def _check_table(self, now_us: int, routed: Routed[Request], registration: RegisterRequest) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
@@ -617,6 +662,7 @@ class Processor:
         table: Table,
         routed: Routed[Request],
         registration: RegisterRequest,
+        positions: ReadPositions,
         recalled: set[str],
         sent: set[str],
     ) -> Sequence[Effect]:
@@ -639,8 +685,8 @@ class Processor:
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = RegisteredRead(
             registration.request, registration.session, verified.address, table, verified.claims,
-            self._log.lsn, data_seq, data, aggregates=aggregates, state=state,
-            selection=Selection() if registration.selection is UNSET else registration.selection,
+            self._log.lsn, data_seq, data, self._share_partitions(partitions), aggregates=aggregates,
+            state=state, selection=Selection() if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self._reads[read_key] = read
         self._reads_of_session.setdefault(read.session, {})[read_key] = None
@@ -648,26 +694,30 @@ class Processor:
             for row in existing:
                 self._record_shown(read_key, read, row.key)
             return self._send_tell(now_us, read_key, state=state)
-        since_lsn, sync_us = registration.since_lsns.get(self._me), registration.sync_us
+        sync_us = registration.sync_us
+        since_lsns: dict[int, int] = {}
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
-        if since_lsn is not None:
-            shared_lsn = self._log.shared_lsn((registration.log_incarnations or {}).get(self._me, ""))
-            if since_lsn > shared_lsn:
-                since_lsn, stale = shared_lsn, delivered
+        for partition in partitions:
+            if partition in positions.since_lsns:
+                shared_lsn = self._log.shared_lsn(positions.log_incarnations.get(partition, ""))
+                since_lsns[partition] = min(positions.since_lsns[partition], shared_lsn)
+                if positions.since_lsns[partition] > shared_lsn:
+                    stale |= {key for key in delivered if table.partition_of(key) == partition}
         if read.selection.limit is not None:
             by_key = {row.key: row for row in existing}
             window = window_of(read.selection, by_key, table)
             present = recalled & by_key.keys()
             known_keys = {
-                key: since_lsn is not None and key in present and by_key[key].lsn <= since_lsn
+                key: key in present and by_key[key].lsn <= since_lsns.get(partition, -1)
                 for key in delivered
-                if table.partition_of(key) in partitions
+                if (partition := table.partition_of(key)) in partitions
             }
             known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
             return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
         changes: list[Upsert | LeftRead] = []
         for row in existing:
+            since_lsn = since_lsns.get(table.partition_of(row.key))
             if row.key in stale or (
                 row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
@@ -676,9 +726,10 @@ class Processor:
             elif row.key in delivered:
                 self._record_shown(read_key, read, row.key)
         for key in sorted(delivered - read.keys):
-            if table.partition_of(key) not in partitions:
+            partition = table.partition_of(key)
+            if partition not in partitions:
                 continue
-            known = copy.row_of(table, key)
+            known, since_lsn = copy.row_of(table, key), since_lsns.get(partition)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
                 changes.append(LeftRead(key, None))
@@ -686,7 +737,12 @@ class Processor:
                 changes.append(LeftRead(key, known.ver))
             else:
                 self._record_shown(read_key, read, key)
-        return self._send_existing(now_us, read_key, changes, is_first=since_lsn is None)
+        return self._send_existing(now_us, read_key, changes, is_first=not since_lsns)
+
+    def _share_partitions(self, partitions: Iterable[int]) -> frozenset[int]:
+        """Return a set of partitions, the same one for all reads that have them."""
+        given = frozenset(partitions)
+        return self._partitions.setdefault(given, given)
 
     def _replace_reader_data(
         self, now_us: int, routed: Routed[Request], update: UpdateDataRequest
@@ -714,6 +770,7 @@ class Processor:
         lsn: int | None = None,
         error: EncodedError | UnsetType = UNSET,
         unknown: list[int] | UnsetType = UNSET,
+        partitions: Iterable[int] | None = None,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(
@@ -724,7 +781,8 @@ class Processor:
             error=error,
             log_incarnation=self._log.log_incarnation or UNSET,
             unknown=unknown,
-            place=self._me,
+            processor=self._me,
+            partitions=write_partitions(routed.route.partitions if partitions is None else partitions),
         )
         return Send(routed.route.reply, registered)
 

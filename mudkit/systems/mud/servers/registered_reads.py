@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages.notifications import Upsert
+from mudkit.systems.mud.messages.partitions import values_by_partition
 from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.messages.requests import RegisterRequest, Request
 from mudkit.systems.mud.messages.servers import Routed
@@ -25,8 +26,9 @@ from mudkit.wire import Fields, Value
 class RegisteredRead:
     """A continuous read, as far as it concerns a processor.
 
-    ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
-    reader's ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
+    ``lsn`` is the position of the log at its registration: later changes of its ``partitions`` are sent.
+    ``has_begun``: the reader was told that these are its partitions here. ``data_seq`` numbers the reader's
+    ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
     was sent their last ``state`` instead, of these records, and one with a ``window`` those in it. It is sent
     the columns of its ``selection``.
     """
@@ -39,6 +41,8 @@ class RegisteredRead:
     lsn: int
     data_seq: int
     data: Fields
+    partitions: frozenset[int]
+    has_begun: bool = False
     keys: set[str] = field(default_factory=set)
     aggregates: Aggregates | None = None
     state: list[Value] = field(default_factory=list)
@@ -55,9 +59,27 @@ class RegisteredRead:
         return Upsert(row.key, row.ver, shown, row.predicate, row.ts_us, row.lsn)
 
 
+@dataclass(frozen=True)
+class ReadPositions:
+    """Positions of a registration, by partition: last received, with its log's incarnation, and begun."""
+
+    since_lsns: Mapping[int, int]
+    log_incarnations: Mapping[int, str]
+    begun_lsns: Mapping[int, int]
+
+    @classmethod
+    def of(cls, registration: RegisterRequest) -> ReadPositions:
+        """Return the positions of a registration."""
+        return cls(
+            values_by_partition(registration.since_lsns),
+            values_by_partition(registration.log_incarnations or {}),
+            values_by_partition(registration.begun_lsns or {}),
+        )
+
+
 def recall_delivered(
     copy: TableReplica,
-    processor: str,
+    positions: ReadPositions,
     table: Table,
     routed: Routed[Request],
     registration: RegisterRequest,
@@ -71,7 +93,7 @@ def recall_delivered(
     delivered, unknown = set(registration.delivered), list[int]()
     if registration.digests is UNSET:
         return delivered, unknown
-    matching = _matching_keys(copy, processor, table, routed, registration)
+    matching = _matching_keys(copy, positions, table, routed, registration)
     guesses = [table.buckets_of(matching), table.buckets_of(sent)]
     for bucket, digest in registration.digests:
         if table.partition_of_bucket(bucket) in routed.route.partitions:
@@ -85,24 +107,29 @@ def recall_delivered(
 
 
 def _matching_keys(
-    copy: TableReplica, processor: str, table: Table, routed: Routed[Request], registration: RegisterRequest
+    copy: TableReplica,
+    positions: ReadPositions,
+    table: Table,
+    routed: Routed[Request],
+    registration: RegisterRequest,
 ) -> list[str]:
     """Return the keys of the matching records that are not newer than a registration's position.
 
     Of a window, those of the records in it.
     """
-    since_lsn = registration.since_lsns.get(processor, -1)
-    begun_lsn = (registration.begun_lsns or {}).get(processor, since_lsn)
     sync_us, selection = registration.sync_us, registration.selection
     predicate, auth = registration.predicate.predicate(), routed.verified.auth
     rows = select_from(copy, table, routed.route.partitions, predicate, registration.reader, auth)
     if selection is not UNSET and selection.limit is not None:
         return window_of(selection, {row.key: row for row in rows}, table).first_keys()
-    return [
-        row.key
-        for row in rows
-        if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us)
-    ]
+    known: list[str] = []
+    for row in rows:
+        partition = table.partition_of(row.key)
+        since_lsn = positions.since_lsns.get(partition, -1)
+        begun_lsn = positions.begun_lsns.get(partition, since_lsn)
+        if row.lsn <= since_lsn and (row.lsn > begun_lsn if sync_us is None else row.ts_us >= sync_us):
+            known.append(row.key)
+    return known
 
 
 def select_from(

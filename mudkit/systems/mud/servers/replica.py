@@ -13,7 +13,7 @@ from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer
 from mudkit.systems.mud.messages.parts import EncodedError, Row, encode_error
 from mudkit.systems.mud.messages.requests import Part, ReadRequest, Request
 from mudkit.systems.mud.messages.servers import (
-    FOLLOWER_FROM_BACK_END,
+    REPLICA_FROM_BACK_END,
     REPLICA_FROM_PROCESSOR,
     Log,
     LogEntry,
@@ -97,7 +97,7 @@ class Replica:
     def __init__(self, ports: Ports, back_end: str, processors: Sequence[str], lag_us: int) -> None:
         self._back_end = back_end
         self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[Routed[ReadRequest]]] = {
-            back_end: FOLLOWER_FROM_BACK_END,
+            back_end: REPLICA_FROM_BACK_END,
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
         self._lag_us = lag_us

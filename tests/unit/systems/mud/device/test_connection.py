@@ -72,7 +72,7 @@ def ask(connection, request=READ, work=WORK, now_us=0):
 def answer(kind, identity, **fields):
     defaults = {
         "part": {"partition": fields.get("place", 0), "place": 0, "lsn": 1},
-        "registered": {"place": "p", "life": 1, "lsn": 1, "data_seq": 1},
+        "registered": {"place": "p", "of": "0", "life": 1, "lsn": 1, "data_seq": 1},
         "complete": {"claims": None, "places": [], "table": TABLE},
         "outcome": {"claims": None},
         "administered": {"claims": None},

@@ -4,115 +4,16 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from mud_machines import ports, sent
+from mud_machines import sent
+from mud_reads import REFUSED, ROW, Reads, asks, completed, delivered
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.events import Complete, Notify
-from mudkit.fleet.store import MemoryStore
-from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
-from mudkit.systems.mud.device.access import Access
-from mudkit.systems.mud.device.attachment import SessionState
-from mudkit.systems.mud.device.cache import Cache
-from mudkit.systems.mud.device.connection import Connection, Updating
-from mudkit.systems.mud.device.continuous_reads import ContinuousReads
-from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.device.own_tables import OwnTables
-from mudkit.systems.mud.messages.notifications import Notification
-from mudkit.systems.mud.messages.requests import SERVICE_FROM_GATEWAY
-from mudkit.systems.mud.operations import Listen, Register, Unregister, UpdateData
+from mudkit.systems.mud.operations import Listen, Unregister, UpdateData
 from mudkit.systems.mud.tables.table import Table
-
-TABLE = {
-    "name": "t", "owner": "news", "acl": "public", "apps": None, "split": [], "schema": None, "removed": {}, "number": 1,
-    "lsn": 1,
-}  # fmt: skip
-ROW = {"data": {}, "predicate": None, "ts_us": 0, "lsn": 1}
-REFUSED = {"kind": "AccessDenied", "summary": "no"}
-
-
-class Reads:
-    """Continuous reads of a client with its connection."""
-
-    def __init__(self, store=None, *, is_up=True, has_listener=None, max_waiting=1000):
-        self.ports = ports("jane", store or MemoryStore(), has_listener)
-        self.connection = Connection("jane/news", None)
-        self.connection.incarnation = "first"
-        self.local = Local(self.ports, 10)
-        own = OwnTables(self.ports, "jane/news")
-        access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
-        cache = Cache(self.local, access, followed)
-        self.watching = ContinuousReads(
-            self.ports, self.local, own, access, followed, cache, self.connection, [], max_waiting
-        )
-        if is_up:
-            self.connection.link_up()
-
-    def register(self, op_id=1, sync=None, listener="me"):
-        return self.watching.register(0, op_id, Register("t", Predicate("TRUE"), {}, sync, listener))
-
-    def answer(self, ask, lives):
-        """Answer a registration with the lives of the processors that have it."""
-        for place, life in lives.items():
-            self.answer_part(ask, place, life, data_seq=ask["what"]["data_seq"])
-        return self.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]})
-
-    def answer_part(self, ask, place, life, **more):
-        """Answer a registration for one processor."""
-        message = {"kind": "registered", "id": ask["id"], "place": place, "life": life, "lsn": 5, **more}
-        return self.take(message)
-
-    def take(self, message):
-        """Receive a message of an answer, and process the answer that it completes."""
-        if message["kind"] == "complete":
-            message = {"table": TABLE, "claims": None, "places": [], **message}
-        answer = SERVICE_FROM_GATEWAY.decode(message)
-        ask = self.connection.receive_answer(answer)
-        if ask is None:
-            return ()
-        timer = self.connection.settle_request(0, ask)
-        if isinstance(ask.work, Updating):
-            return [*timer, *self.watching.finish_update(0, ask.work, answer)]
-        return [*timer, *self.watching.finish_registration(0, ask.work, ask, answer)]
-
-    def welcome(self, session):
-        """Hear from the service that the device has a session."""
-        return self.watching.receive_session(0, SessionState(session, is_greeted=True))
-
-    def begin(self, lives=None, sync=None):
-        """Register a read, and answer the registration."""
-        self.register(sync=sync)
-        ((_, ask),) = asks(self.welcome("s"))
-        return self.answer(ask, lives or {"p0": 1, "p1": 1})
-
-    def notify(self, kind="tell", session="s", processor="p0", life=1, **body):
-        body = {
-            "what": kind, "processor": processor, "life": life, "handle": "first 1", "table": 1,
-            "endpoint": "jane/news", "session": session, **body,
-        }  # fmt: skip
-        return self.watching.receive_notification(0, msgspec.convert(body, Notification))
-
-    def notify_change(self, key="a", ver=1, lsn=6, op="upsert", **more):
-        return self.notify(change={"op": op, **ROW, "key": key, "ver": ver}, lsn=lsn, **more)
-
-
-def asks(effects):
-    return [(to, message) for to, message in sent(effects) if message["kind"] == "ask"]
-
-
-def completed(effects):
-    return [effect for effect in effects if isinstance(effect, Complete)]
-
-
-def delivered(effects):
-    changes = []
-    for effect in effects:
-        if isinstance(effect, Notify):
-            change = effect.payload
-            changes.append("ended" if isinstance(change, dict) else (change.kind, change.key, change.version))
-    return changes
 
 
 @pytest.fixture
@@ -185,7 +86,7 @@ def test_changes_are_delivered_once(reads):
     assert delivered(reads.notify_change(ver=2, lsn=None)) == [("upsert", "a", 2)]  # existing record
     assert delivered(reads.notify_change(ver=3, lsn=8, op="remove")) == [("remove", "a", 3)]
     assert delivered(reads.notify_change(ver=4, lsn=9, op="remove")) == []  # never delivered
-    assert delivered(reads.notify_change(ver=5, lsn=9, processor="p1")) == [("upsert", "a", 5)]  # other log
+    assert delivered(reads.notify_change("~", lsn=6, processor="p1")) == [("upsert", "~", 1)]  # its position
     other = {"op": "upsert", **ROW, "key": "b", "ver": 1}
     assert delivered(reads.notify(change=other, lsn=10, handle="first 7")) == []
 
@@ -195,13 +96,13 @@ def test_log_position_never_decreases(reads):
     reads.notify(synced=9)
     reads.notify(synced=4)
     ((_, ask),) = asks(reads.welcome("another"))
-    assert ask["what"]["since"] == {"p0": 9}
+    assert ask["what"]["since"] == {"0": 9}
 
 
 def test_read_without_sync_starts_at_log_position_of_the_answer(reads):
     reads.begin()
     ((_, ask),) = asks(reads.welcome("another"))
-    assert ask["what"]["since"] == {"p0": 5, "p1": 5}
+    assert ask["what"]["since"] == {"0 1": 5}
     other = Reads()
     other.begin(sync=0)
     ((_, ask),) = asks(other.welcome("another"))
@@ -238,7 +139,7 @@ def test_stored_reads_are_registered_again_after_a_restart(reads):
     reads.notify_change()
     restarted = Reads(reads.ports.store)
     ((_, ask),) = asks(restarted.welcome("s2"))
-    assert (ask["what"]["held"], ask["what"]["since"]["p0"]) == (["a"], 6)
+    assert (ask["what"]["held"], ask["what"]["since"]["0"]) == (["a"], 6)
     assert completed(restarted.answer(ask, {"p0": 1, "p1": 1})) == []  # the caller does not survive a restart
 
 
@@ -318,7 +219,7 @@ def test_change_of_an_older_life_during_registration_triggers_another(reads):
     assert delivered(reads.notify_change(key="a", ver=1, lsn=6, life=1)) == [("upsert", "a", 1)]  # in flight
     ((_, repeated),) = asks(reads.answer(ask, {"p0": 2, "p1": 2}))
     assert repeated["what"]["held"] == ["a"]
-    assert repeated["what"]["since"] == {"p0": 5}
+    assert repeated["what"]["since"] == {"0": 5}
     assert asks(reads.answer(repeated, {"p0": 2, "p1": 2})) == []
 
 
@@ -369,7 +270,7 @@ def test_changes_under_way_are_delivered_after_a_registration_that_a_restart_rep
     ((_, again),) = asks(reads.answer(ask, {"p0": 2, "p1": 1}))
     for place, life, lsn in (("p0", 2, 9), ("p1", 1, 9)):
         reads.answer_part(again, place, life, data_seq=again["what"]["data_seq"], lsn=lsn)
-    assert asks(reads.take({"kind": "complete", "id": again["id"], "places": ["p0", "p1"]})) == []
+    assert asks(reads.take({"kind": "complete", "id": again["id"], "places": [0, 1]})) == []
     assert (
         len(delivered(reads.notify_change(ver=3, lsn=8, life=2))) == 1
     )  # sent before the second registration
@@ -479,7 +380,7 @@ def test_changes_beyond_the_bound_pause_the_read_until_it_has_a_callback(applica
     emitted = application.listen(reads)
     assert delivered(emitted) == [("upsert", "a", 1), ("upsert", "b", 1)]
     ((_, ask),) = asks(emitted)
-    assert (ask["what"]["handle"], ask["what"]["since"]["p0"]) == ("first 1.1", 7)
+    assert (ask["what"]["handle"], ask["what"]["since"]["0"]) == ("first 1.1", 7)
     assert ask["what"]["held"] == ["a", "b"]
     reads.answer(ask, {"p0": 1, "p1": 1})
     assert delivered(reads.notify_change("e", 1, 10)) == []  # of the registration before the pause
@@ -565,18 +466,26 @@ def test_position_of_a_log_that_the_device_has_not_heard_of_counts_once_it_has(r
 
 def test_processor_that_had_a_read_before_keeps_no_own_version_shown(reads):
     """It tells of nothing more; the version of the own write is not the store's last one."""
-    reads.begin({"p0": 1, "p1": 1, "old": 1}, sync=0)
-    for processor in ("p0", "p1", "old"):
+    reads.begin(sync=0)
+    for processor in ("p0", "p1"):
         reads.notify(processor=processor, synced=2)
     write = PendingWrite(seq=1, name="t", key="b", type="blind", data={"n": 1})
     reads.local.hold_row("t", HeldRow("b", 1, {"n": 1}, None, 4, 1, held_us=0))
     assert delivered(reads.watching.show_outcomes([write], [1])) == [("upsert", "b", 1)]
     reads.watching.end_greeting(0)
     ((_, ask),) = asks(reads.welcome("s2"))
-    reads.answer(ask, {"p0": 1, "p1": 1})
+    reads.answer_part(ask, "p1", 1, data_seq=1)
+    reads.answer_part(ask, "new", 1, data_seq=1, of="0")
+    (_, (_, ask)) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]}))
+    assert ask["what"]["handle"] == "first 1.1"
+    reads.answer_part(ask, "p1", 1, data_seq=1)
+    reads.answer_part(ask, "new", 1, data_seq=1, of="0")
+    reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]})
     changes = []
-    for processor in ("p0", "p1"):
-        changes += delivered(reads.notify(processor=processor, session="s2", synced=6))
+    for processor, partitions in (("new", "0"), ("p1", "1")):
+        changes += delivered(
+            reads.notify(processor=processor, of=partitions, session="s2", handle="first 1.1", synced=6)
+        )
     assert changes == [("remove", "b", 1)]
 
 
@@ -606,7 +515,7 @@ def test_own_version_is_dropped_once_the_processor_of_its_partition_has_passed_i
     assert delivered(reads.watching.show_outcomes([write], [1])) == [("upsert", "b", 1)]
     for processor in ("p0", "p1"):
         reads.notify(processor=processor, synced=7 if processor == place else 5)
-    answered = reads.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]})
+    answered = reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]})
     assert delivered(answered) == expected
 
 
@@ -676,13 +585,13 @@ def test_few_delivered_keys_are_named_and_many_are_digested(reads, count, is_nam
     ((_, ask),) = asks(reads.welcome("another"))
     assert ask["what"]["held"] == (KEYS[:count] if is_named else [])
     assert ("digests" in ask["what"]) is not is_named
-    assert ask["what"].get("begun") == (None if is_named else {"p0": 5, "p1": 5})
+    assert ask["what"].get("begun") == (None if is_named else {"0 1": 5})
 
 
 def test_registration_has_a_size_independent_of_what_was_delivered(reads):
     deliver(reads, [f"{name} {part}" for name in KEYS for part in range(10)])
     ((_, ask),) = asks(reads.welcome("another"))
-    assert len(ask["what"]["digests"]) == 16
+    assert len(ask["what"]["digests"]) == 8  # of the 16, those of one partition
     assert ask["what"]["held"] == []
 
 
@@ -691,8 +600,8 @@ def test_keys_of_unknown_buckets_are_named_until_the_read_is_registered(reads):
     ((_, ask),) = asks(reads.welcome("another"))
     for place, unknown in (("p0", [2, 5]), ("p1", [])):
         reads.answer_part(ask, place, 2, data_seq=1, **({"unknown": unknown} if unknown else {}))
-    ((_, again),) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": ["p0", "p1"]}))
-    buckets = Table(name="t", owner="news").buckets_of(KEYS)
+    ((_, again),) = asks(reads.take({"kind": "complete", "id": ask["id"], "places": [0, 1]}))
+    buckets = Table(name="t", owner="news", split=["~"]).buckets_of(KEYS)
     assert again["what"]["held"] == sorted(buckets[2]) + sorted(buckets[5])
     assert [bucket for bucket, _ in again["what"]["digests"]] == sorted(set(buckets) - {2, 5})
     assert again["what"]["request"] > ask["what"]["request"]

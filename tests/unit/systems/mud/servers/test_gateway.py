@@ -202,17 +202,37 @@ def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     routed = describe(machine, split=["g", "p"])
     assert {to: message["route"]["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
     assert {message["verified"]["claims"]["expires_s"] for _, message in routed} == {100.0}
-    assert [message["kind"] for _, message in handle_event(machine, "registered", "p0", id=id_of("1"))] == [
-        "registered"
-    ]
+    assert [
+        message["kind"] for _, message in handle_event(machine, "registered", "p0", id=id_of("1"), of="1")
+    ] == ["registered"]
     assert is_dropped(machine, "registered", "elsewhere", id=id_of("1"))
-    assert [message["kind"] for _, message in handle_event(machine, "registered", "p1", id=id_of("1"))] == [
+    assert [
+        message["kind"] for _, message in handle_event(machine, "registered", "p1", id=id_of("1"), of="0 2")
+    ] == [
         "registered",
         "complete",
     ]
     ask(machine, None, "2", op="register")
     routed = describe(machine, "2", acl="public")
     assert {message["verified"]["claims"] for _, message in routed} == {None}
+
+
+def test_requests_go_to_the_processor_that_a_partition_has_moved_to(machine, token):
+    def list_partitions(identity, **what):
+        ask(machine, token, identity, **what)
+        return {
+            to: message["route"]["partitions"]
+            for to, message in describe(machine, identity, split=["g", "p"])
+        }
+
+    assert handle_event(machine, "partitions moved", "master", epoch=2, moved=[[3, "0", "p0"]]) == []
+    assert list_partitions("1", op="register") == {"p0": [0, 1], "p1": [2]}
+    assert list_partitions("2", op="write", key="a") == {"p0": []}
+    assert handle_event(machine, "partitions moved", "master", epoch=1, moved=[]) == []  # a late copy
+    assert list_partitions("3", op="register") == {"p0": [0, 1], "p1": [2]}
+    assert is_dropped(machine, "partitions moved", "p0", epoch=3, moved=[])
+    assert handle_event(machine, "partitions moved", "master", epoch=3, moved=[]) == []
+    assert list_partitions("4", op="register") == {"p1": [0, 2], "p0": [1]}
 
 
 OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}

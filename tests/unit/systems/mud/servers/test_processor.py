@@ -28,7 +28,8 @@ CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
 
 def create_processor(ports_, number=0, processors=1, replicas=()):
-    return Processor(ports_, number, processors, "master", list(replicas), ["gateway"], ["server"])
+    addresses = ["me" if other == number else f"p{other}" for other in range(processors)]
+    return Processor(ports_, addresses, "master", list(replicas), ["gateway"], ["server"])
 
 
 def row(key, ver, lsn, data=None, predicate=None, ts_us=0):
@@ -135,9 +136,10 @@ def test_read_by_keys_counts_for_its_share_of_a_partition(records, keys, share):
 def test_only_the_processor_of_a_partition_sends_its_changes():
     for number in (0, 1):
         harness = Harness(number=number, processors=2)
-        harness.register()
-        own_keys = [key for partition, key in enumerate("ah") if processor_index(1, partition, 2) == number]
-        assert [notice[2] for notice in harness.commit("a", 1, {}) + harness.commit("h", 1, {})] == own_keys
+        own = {key: part for part, key in enumerate("ah") if processor_index(1, part, 2) == number}
+        harness.register(partitions=[*own.values()])
+        notices = harness.commit("a", 1, {}) + harness.commit("h", 1, {})
+        assert [notice[2] for notice in notices] == [*own]
 
 
 def test_late_duplicate_of_a_registration_is_ignored(harness):
@@ -235,7 +237,7 @@ def test_existing_records_are_sent_from_the_requested_time(populated, sync_us, k
 
 @pytest.mark.parametrize(("since", "keys"), [(2, "ah"), (3, "h"), (4, "")])
 def test_reregistered_read_is_sent_later_changes(populated, since, keys):
-    notices = list_notices(populated.register(since={"me": since}, held=["a", "h"]))
+    notices = list_notices(populated.register(since={"0 1": since}, held=["a", "h"]))
     assert "".join(notice[2] for notice in notices[:-1]) == keys
 
 
@@ -246,7 +248,7 @@ def test_reregistered_read_is_sent_in_one_message_what_it_missed(populated):
         sent = [message["body"] for _, message in populated.register(**fields) if message["kind"] == "stream"]
         return [[body["change"]["key"], *(one["key"] for one in body.get("also", []))] for body in sent[:-1]]
 
-    assert list_tells(since={"me": 0}, held=["a", "h"]) == [["a", "h"]]
+    assert list_tells(since={"0 1": 0}, held=["a", "h"]) == [["a", "h"]]
     assert list_tells(handle=2, sync_us=0) == [["a"], ["h"]]
 
 
@@ -256,9 +258,9 @@ def test_reregistered_read_is_sent_later_removals(populated):
             populated.register(handle, since=since, held=["a", "h", "q"], text="n = 1", **fields)
         )[:-1]
 
-    assert reregister(1, {"me": 3}) == [(1, "remove", "h", 4), (1, "remove", "q", 2)]
-    assert reregister(2, {"me": 4}) == [(2, "remove", "q", 2)]
-    assert reregister(3, {"me": 5}) == []
+    assert reregister(1, {"0 1": 3}) == [(1, "remove", "h", 4), (1, "remove", "q", 2)]
+    assert reregister(2, {"0 1": 4}) == [(2, "remove", "q", 2)]
+    assert reregister(3, {"0 1": 5}) == []
     assert reregister(4, {}) == [(4, "remove", "h", 4), (4, "remove", "q", 2)]
     assert reregister(5, {}, partitions=[0]) == []
 
@@ -271,12 +273,12 @@ def test_record_that_was_sent_and_never_came_is_sent_again_to_a_window(harness):
     harness.register(**window, sync_us=0)
     received = harness.lsn
     assert harness.commit("a", 2, {"n": 3}) == [(1, "remove", "a", 2), (1, "upsert", "h", 1)]
-    again = harness.register(**window, held=["a"], since={"me": received})
+    again = harness.register(**window, held=["a"], since={"0 1": received})
     assert list_notices(again) == [(1, "upsert", "h", 1), (1, "remove", "a", 2), (1, "synced")]
 
 
 def test_delivered_record_is_removed_when_deleted_later(populated):
-    assert list_notices(populated.register(since={"me": 5}, held=["a", "h"])) == [(1, "synced")]
+    assert list_notices(populated.register(since={"0 1": 5}, held=["a", "h"])) == [(1, "synced")]
     assert populated.commit("a", 2) == [(1, "remove", "a", 2)]
     assert populated.commit("h", 5) == [(1, "remove", "h", 5)]
 
@@ -284,7 +286,7 @@ def test_delivered_record_is_removed_when_deleted_later(populated):
 def test_delivered_unknown_keys_are_removed_like_hidden_records():
     secret = to_json(Predicate("receiver.age >= 21"))
     populated = Harness([row("b", 4, 4, {"n": 1}, secret), row("c", 4, 4, None, secret)])
-    for since in ({"me": 5}, {}):
+    for since in ({"0 1": 5}, {}):
         notices = list_notices(populated.register(since=since, held=["b", "c", "never"]))
         assert notices == [*((1, "remove", key, None) for key in ("b", "c", "never")), (1, "synced")]
 
@@ -709,7 +711,7 @@ def acknowledgements(messages):
 def test_keys_are_asked_for_only_in_the_partitions_of_the_route(populated):
     """Another processor knows the records of the other partitions."""
     ((bucket, _),) = split_delivered(["h"])["digests"]  # in the second partition
-    fields = {"since": {"me": 5}, "digests": [(bucket, "of other keys")]}
+    fields = {"since": {"0 1": 5}, "digests": [(bucket, "of other keys")]}
     ((_, ack),) = populated.register(1, partitions=[0, 1], **fields)
     assert ack["unknown"] == [bucket]
     (registered,) = acknowledgements(populated.register(2, partitions=[0], **fields))
@@ -736,11 +738,11 @@ def test_digests_have_the_effect_of_the_keys(history, delivered, position, sync_
         for key, data in history:
             versions[key] = versions.get(key, 0) + 1
             harness.commit(key, versions[key], data)
-        fields = {"since": {"me": position}, "sync_us": sync_us, "text": "n = 1"}
+        fields = {"since": {"0 1": min(position, harness.lsn)}, "sync_us": sync_us, "text": "n = 1"}
         if not is_digested:
             notices.append(list_notices(harness.register(held=sorted(delivered), **fields)))
             continue
-        fields["begun"] = {"me": begun}
+        fields["begun"] = {"0 1": begun}
         effects = harness.register(**split_delivered(delivered), **fields)
         (answer,) = acknowledgements(effects)
         if "unknown" in answer:
@@ -754,7 +756,7 @@ def test_digests_have_the_effect_of_the_keys(history, delivered, position, sync_
 
 def test_position_and_digests_suffice_if_nothing_delivered_has_changed():
     harness = Harness(rows=[row("a", 1, 2, {"n": 1}), row("h", 1, 4, {"n": 1}), row("b", 1, 3, {"n": 2})])
-    fields = {"since": {"me": 4}, "sync_us": 0, "text": "n = 1"}
+    fields = {"since": {"0 1": 4}, "sync_us": 0, "text": "n = 1"}
     effects = harness.register(**split_delivered(["a", "h"]), **fields)
     assert "unknown" not in acknowledgements(effects)[0]
     assert list_notices(effects) == [(1, "synced")]
@@ -762,3 +764,94 @@ def test_position_and_digests_suffice_if_nothing_delivered_has_changed():
     buckets = Table(name="t", owner="news", split=["g"]).buckets_of(["b"])
     assert (acknowledgements(refused)[0]["unknown"], list_notices(refused)) == (list(buckets), [])
     assert harness.commit("c", 1, {"n": 1}) == [(1, "upsert", "c", 1)]  # the second is not registered
+
+
+# -- partitions that move
+
+
+def move(harness, epoch, *moved):
+    """Send a processor the partitions that have moved; return what it sends."""
+    message = {"epoch": epoch, "moved": [list(one) for one in moved]}
+    return handle_event(harness.processor, "partitions moved", "master", **message)
+
+
+def bodies(messages):
+    return [message["body"] for _, message in messages if message["kind"] == "stream"]
+
+
+def test_processor_that_loses_a_partition_ends_its_reads_and_tells_their_readers():
+    harness = Harness(processors=2, number=0)  # it has the second partition
+    for handle, partitions in ((1, [1]), (2, [1])):
+        harness.register(handle, partitions=partitions, sync_us=0)
+    ends = bodies(move(harness, 1, (1, "1", "p1")))
+    assert [(parse_handle(body), body["moved"]) for body in ends] == [(1, True), (2, True)]
+    assert harness.commit("h", 1, {}) == []
+    assert harness.register(1, partitions=[1]) == []  # by a gateway that does not know it yet
+    assert move(harness, 1, (1, "0", "me")) == []  # of an epoch that is known
+
+
+def test_processor_that_gains_a_partition_has_no_reads_of_it_before_they_are_registered():
+    harness = Harness(processors=2, number=0)
+    harness.register(1, partitions=[1])
+    assert harness.register(2, partitions=[0, 1]) == []
+    assert move(harness, 1, (1, "0", "me")) == []
+    assert harness.commit("a", 1, {}) == []
+    assert harness.commit("h", 1, {}) == [(1, "upsert", "h", 1)]
+    assert list_notices(harness.register(2, partitions=[0, 1])) == [(2, "synced")]
+    assert harness.commit("a", 2, {}) == [(2, "upsert", "a", 2)]
+    assert move(harness, 2) != []  # each partition is in its place again
+    assert harness.commit("h", 2, {}) == [(1, "upsert", "h", 2)]
+
+
+def test_predicate_that_fails_on_a_record_of_another_partition_does_not_end_a_read(inverse):
+    harness = Harness(processors=2, number=0)
+    harness.register(1, text="inverse(n) = 1", partitions=[1])
+    move(harness, 1, (1, "0", "me"))
+    assert harness.commit("a", 1, {"n": 0}) == []
+    assert harness.commit("h", 1, {"n": 1}) == [(1, "upsert", "h", 1)]
+
+
+def test_partition_of_a_processor_that_does_not_exist_stays_in_its_place():
+    harness = Harness(processors=2, number=0)
+    move(harness, 1, (1, "1", "nobody"))
+    assert list_notices(harness.register(partitions=[1])) == [(1, "synced")]
+
+
+def test_registration_waits_for_what_the_former_processor_has_told_of():
+    """Else the reader would be told that a record which the log has not yet is gone."""
+    harness = Harness()
+    since = {"since": {"0": 7, "1": 3}, "held": ["a"]}
+    assert harness.register(**since) == []
+    harness.commit("b", 1, {})
+    assert harness.register(**since) == []
+    harness.commit("a", 1, {})
+    assert list_notices(harness.register(**since)) == [(1, "synced")]
+
+
+def test_registration_waits_for_the_log_that_its_client_knows():
+    """The former processor has followed a log that was restored, of which this one has not heard yet."""
+    since = {"since": {"0": 3}, "held": ["a"], "starts": {"0": "restored"}}
+    assert Harness().register(**since, start="restored") == []
+    assert Harness().register(**since) != []  # the client knows that this log is gone
+
+
+def test_partitions_have_their_own_positions(populated):
+    """After a move, one processor has partitions of which different ones have told so far."""
+    since = {"since": {"0": 3, "1": 3}, "held": ["a", "h"]}
+    assert list_notices(populated.register(1, **since)) == [(1, "upsert", "h", 4), (1, "synced")]
+    since["since"] = {"0": 2, "1": 5}
+    assert list_notices(populated.register(2, **since)) == [(2, "upsert", "a", 1), (2, "synced")]
+    since = {"since": {"1": 5}, "held": ["h"], "sync_us": 0}
+    assert list_notices(populated.register(3, **since)) == [(3, "upsert", "a", 1), (3, "synced")]
+
+
+def test_first_message_of_each_registration_names_its_partitions(populated):
+    """A device knows by it whose positions the later ones are."""
+    for fields in ({"sync_us": 0}, {}, {"aggregate": "count(*)"}):
+        first, *others = bodies(populated.register(**fields))
+        assert (first["of"], [body.get("of") for body in others]) == (
+            "0 1",
+            [None] * len(others),
+        )
+    (_, ack) = populated.register(partitions=[1])[-1]
+    assert (ack["place"], ack["of"]) == ("me", "1")

@@ -100,7 +100,7 @@ def gateway() -> Gateway:
 
 
 def processor() -> Processor:
-    machine = Processor(ports("p0"), 0, 1, "master", ["r"], ["gateway"], ["server"])
+    machine = Processor(ports("p0"), ["p0"], "master", ["r"], ["gateway"], ["server"])
     machine.handle(0, LinkUp("p0", "server"))
     machine.handle(0, Received("master", TablesState(bytes(8).hex(), 7, [TABLE], [])))
     return machine
@@ -184,7 +184,7 @@ ANSWERS: dict[str, tuple[str, Any, Any]] = {
     "part": ("r", Part(id="jane/news 1", partition=0, lsn=7, rows=[], place=0), build_request(op="read")),
     "registered": (
         "p0",
-        ContinuousReadAck(id="jane/news 1", generation=1, lsn=7, data_seq=1, place="p0"),
+        ContinuousReadAck(id="jane/news 1", generation=1, lsn=7, data_seq=1, processor="p0", partitions="0"),
         build_request(op="register"),
     ),
     "outcome": (
@@ -230,7 +230,7 @@ def test_answers_have_the_place_and_the_claims_that_their_device_is_to_know():
     (_, part), *_ = handle(back_end, "p0", build_routed("read", table=created.table.number))
     assert (part.place, part.partition) == (0, 0)
     ((_, ack),) = handle(processor(), "gateway", build_routed("unregister"))
-    assert ack.place == "p0"
+    assert (ack.processor, ack.partitions) == ("p0", "0")
 
 
 def test_part_in_the_place_of_another_partition_is_dropped():
