@@ -63,7 +63,7 @@ class Authority:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._verified: OrderedDict[str, Claims] = OrderedDict()
-        """Claims of the tokens that were shown last, by token: a signature that holds holds for ever."""
+        """Claims of the tokens that were shown last, by token: what was signed once stays signed."""
 
     def issue(self, app: str, user: str | None = None, *, expires_s: float, device: str | None = None) -> str:
         """Return a signed token (a JWT).

@@ -227,7 +227,7 @@ class SubscriptionIndex(Displayed):
         return receiver, auth
 
     def holds(self, identity: Hashable, record: Mapping[str, Any]) -> bool:
-        """Return whether the read predicate of one subscription is TRUE of a record, whoever its writer is.
+        """Return whether the read predicate of one subscription is TRUE of a record, for any writer.
 
         Parameters
         ----------

@@ -317,10 +317,9 @@ class BackEnd:
                 return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            decided = [
-                replace(result, absorbed=write.absorbed)
-                for result in self._apply_writes(now_us, _parts_of(based), claims)
-            ]
+            decided = self._apply_writes(now_us, _parts_of(based), claims)
+            if write.absorbed is not UNSET:
+                decided = [replace(result, absorbed=write.absorbed) for result in decided]
             if not first:
                 self._add_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
@@ -630,8 +629,10 @@ class BackEnd:
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:
     """Return the parts of a batch, each as a write of its own; or a single write."""
+    if write.others is UNSET:
+        return [write]
     single = replace(write, others=UNSET)
-    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others or ())]
+    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others)]
 
 
 def _base_on_followed(

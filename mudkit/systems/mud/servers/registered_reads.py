@@ -147,7 +147,9 @@ def select_from(
 ) -> list[Row]:
     """Return the records of partitions that match a predicate and are visible to a reader."""
     return [
-        row for partition in partitions for row in copy.select(table, partition, predicate, None, data, auth)
+        row
+        for partition in copy.filled(table, partitions)
+        for row in copy.select(table, partition, predicate, None, data, auth)
     ]
 
 
