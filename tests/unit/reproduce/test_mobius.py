@@ -46,7 +46,8 @@ def test_m1_measures_all_required_quantities(m1):
 
 def test_m1_divides_what_was_done_by_the_time_it_took(monkeypatch):
     """By a clock that is read once a second, a second is all that each measurement takes."""
-    monkeypatch.setattr(mobius, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    clock = itertools.count().__next__
+    monkeypatch.setattr(mobius, "time", SimpleNamespace(perf_counter=clock, process_time=clock))
     monkeypatch.setattr(mobius, "_HARD", ())
     monkeypatch.setattr(mobius, "_EVALUATIONS", 1000)
     monkeypatch.setattr(mobius, "_CHECKED", 6)
