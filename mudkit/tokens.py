@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Final
 
 import jwt
@@ -11,6 +12,8 @@ from mudkit.checks import check_arguments
 from mudkit.errors import AccessDenied, TokenExpired
 
 _ALGORITHM: Final = "HS256"
+MAX_VERIFIED: Final = 4096
+"""Tokens whose signature an authority does not verify again: those that were shown last."""
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +62,8 @@ class Authority:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self._verified: OrderedDict[str, Claims] = OrderedDict()
+        """Claims of the tokens that were shown last, by token: what was signed once stays signed."""
 
     def issue(self, app: str, user: str | None = None, *, expires_s: float, device: str | None = None) -> str:
         """Return a signed token (a JWT).
@@ -83,6 +88,19 @@ class Authority:
         AccessDenied
             It is no token of this authority.
         """
+        known = self._verified.get(token) if type(token) is str else None
+        if known is not None:
+            self._verified.move_to_end(token)
+            return known
+        claims = self._verify_signature(token)
+        if type(token) is str:
+            self._verified[token] = claims
+            if len(self._verified) > MAX_VERIFIED:
+                self._verified.popitem(last=False)
+        return claims
+
+    def _verify_signature(self, token: Any) -> Claims:
+        """Return the claims of a token; raise AccessDenied unless this authority has signed it."""
         try:
             payload = jwt.decode(
                 token,

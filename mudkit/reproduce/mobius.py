@@ -1,6 +1,7 @@
-"""Rows of Mobius (MobiSys 2012): matching and memory of subscriptions (M1, M2), and the fault campaign (M6).
+"""Rows of Mobius (MobiSys 2012): the index of subscriptions (M1-index), and the fault campaign (M6).
 
-The rows of its measured overhead (M3) and of caching (M4, M5) are in modules of their own.
+The rows of messages through the servers (M1, M2, M2-scaling), of its measured overhead (M3) and of caching
+(M4, M5) are in modules of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 from mudkit.display import one_line
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.processes import PROCESSES
-from mudkit.reproduce.harness import Task, answer_of, memory_mb
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.verify.campaign.bugs import BUGS, Bug, Catch, hunt
 from mudkit.verify.campaign.campaign import MINUTES, SETTLE_HOURS
@@ -34,7 +34,7 @@ from mudkit.worlds.matching import (
 PARTITIONS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Subscriptions a partition, as in Figure 5."""
 
-_CURVE: Final = ", ".join(f"{paper_messages_per_s(many):,.0f} at {many:,}" for many in PARTITIONS)
+CURVE: Final = ", ".join(f"{paper_messages_per_s(many):,.0f} at {many:,}" for many in PARTITIONS)
 _EVALUATIONS: Final = 100_000
 _CHECKED: Final = 200
 _HARD: Final[tuple[Shape, ...]] = ("ranges", "wide", "skewed", "near")
@@ -56,11 +56,10 @@ def measure_matching(
     hot_topics: int = 10,
     records: int = 20_000,
     updates: int = 100_000,
-    partitions: Sequence[int] = PARTITIONS,
     runs: int = 5,
 ) -> Measured:
-    """Measure row M1: matching one by one as in the paper, and with the index."""
-    quantities = _partitions(say, partitions, 2 * runs + 1)
+    """Measure row M1-index."""
+    quantities: dict[str, Quantity] = {}
     agreed = []
     for label, many in (("many topics", topics), ("hot topics", hot_topics)):
         agreed.append(_agreement(MatchingLoad(fewer, many)))
@@ -106,17 +105,12 @@ def measure_matching(
     return Measured(quantities, parameters)
 
 
-M1: Final = Row(
-    name="M1",
-    source="Mobius 7.4, Fig. 5",
-    paper="About 5,000 messages/s at one subscription a partition (its messages also go to disk and to "
-    "the network; here they are only matched), a linear fall, about 70,000 predicate evaluations/s. The "
-    f"figure is lost; by its words, messages/s by subscriptions a partition: {_CURVE}.",
+M1_INDEX: Final = Row(
+    name="M1-index",
+    source="Mobius 7.4, 8",
+    paper="An index over the predicates of subscriptions, as in NiagaraCQ or ARIEL, would avoid the linear "
+    "slowdown; announced, without figures.",
     required=(
-        Required("messages/s one by one, 1 a partition", "within", 5000, 1000),
-        Required("evaluations/s one by one", "within", 70_000, 14_000),
-        # A linear fall: the time of a message grows in proportion to what is evaluated for it.
-        Required("power of subscriptions in the time of a message", "within", 1, 0.1, is_shape=True),
         Required("records/s, many topics", "at least", 30_000),
         Required("records/s, hot topics", "at least", 15_000),
         Required("updates/s, many topics", "at least", 100_000),
@@ -128,13 +122,12 @@ M1: Final = Row(
         Required("share of records on which both agree", "at least", 1),
     ),
     measure=measure_matching,
-    minutes=2.5,
+    minutes=2.3,
     is_speed=True,
-    known="the paper's server, of 2011, also writes each message to disk and sends it; here it is matched",
 )
 
 
-def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Quantity]:
+def measure_one_by_one(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Quantity]:
     """Measure the paper's curve: each message matches one of the partition's subscriptions."""
     readers = [Predicate("recipient = :name", name=f"reader-{i}") for i in range(max(partitions))]
     times: dict[int, list[float]] = {many: [] for many in partitions}
@@ -147,10 +140,10 @@ def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Qua
                 for _ in range(max(_EVALUATIONS // many, _CHECKED))
             ]
             mine = readers[:many]
-            started = time.perf_counter()
+            started = time.process_time()
             for message in messages:
                 values = [place for place, reader in enumerate(mine) if reader(message)]
-            times[many].append((time.perf_counter() - started) / len(messages))
+            times[many].append((time.process_time() - started) / len(messages))
             assert len(values) == 1
     fits = [_fit(partitions, [times[many][run] for many in partitions]) for run in range(runs)]
     # Other load can only make a point slower, so the line is fitted to the fastest run of each.
@@ -279,68 +272,6 @@ def _mixed_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: 
     return times
 
 
-_RECORDS = 2000
-
-
-def hold_subscriptions(subscriptions: int, topics: int, seed: int) -> dict[str, float]:
-    """Fill an index, match some records, and return this process's memory in MB."""
-    before, _ = memory_mb()
-    load = MatchingLoad(subscriptions, topics, seed)
-    index = load.index()
-    records = load.records(_RECORDS)
-    matches = sum(map(len, index.match_many(records, load.writers(records))))
-    resident, peak = memory_mb()
-    return {"before": before, "resident": resident, "peak": peak, "held": len(index), "matches": matches}
-
-
-def measure_capacity(
-    say: Say = say_nothing,
-    *,
-    subscriptions: int = 1_000_000,
-    topics: Sequence[int] = (1000, 10),
-    seeds: Sequence[int] = (1, 2),
-) -> Measured:
-    """Measure row M2, each repetition in a process of its own."""
-    answers = []
-    task = Task("holds the subscriptions")
-    for many in topics:
-        for seed in seeds:
-            say(f"{subscriptions:,} subscriptions, {many:,} topics, seed {seed}")
-            answers.append(answer_of(hold_subscriptions, subscriptions, many, seed, task=task))
-    quantities = {
-        "MB at the peak": Quantity.of(answer["peak"] for answer in answers),
-        "MB with all subscriptions": Quantity.of(answer["resident"] for answer in answers),
-        "MB before the first": Quantity.of(answer["before"] for answer in answers),
-        "bytes a subscription": Quantity.of(
-            (answer["resident"] - answer["before"]) * 1e6 / subscriptions for answer in answers
-        ),
-        "subscriptions held": Quantity.of(answer["held"] for answer in answers),
-    }
-    parameters = {
-        "subscriptions": subscriptions,
-        "topics": list(topics),
-        "seeds": list(seeds),
-        "read predicate": READ_PREDICATES["box"],
-        "a subscription holds": "name, topic, box, price; its reader's age, loc and user",
-        "records matched before the reading": _RECORDS,
-    }
-    return Measured(quantities, parameters)
-
-
-M2: Final = Row(
-    name="M2",
-    source="Mobius 7.1 and 7.4, Fig. 6",
-    paper="About 1,000,000 subscriptions, ten a partition, before 16 GB are used up.",
-    required=(
-        Required("subscriptions held", "at least", 1_000_000),
-        Required("MB at the peak", "below", 1000),
-    ),
-    measure=measure_capacity,
-    minutes=1.8,
-    is_speed=True,
-)
-
-
 _MIN_SPREAD_SEEDS: Final = 100
 """Number of runs from which starting processes pays."""
 
@@ -416,4 +347,4 @@ M6: Final = Row(
 )
 
 
-ROWS: Final = (M1, M2, M6)
+ROWS: Final = (M1_INDEX, M6)

@@ -25,6 +25,7 @@ from mudkit.reproduce import (
     mobius,
     mobius_caching,
     mobius_overhead,
+    mobius_scaling,
     radiator,
     radiator_scale,
     sublim,
@@ -33,7 +34,7 @@ from mudkit.reproduce.harness import BusyCores
 from mudkit.reproduce.row import NOT_MEASURED, Measured, Quantity, Row, Say, judge, say_nothing
 
 _PAPERS: Final = (
-    (mobius, mobius_overhead, mobius_caching),
+    (mobius, mobius_scaling, mobius_overhead, mobius_caching),
     (lasthop, lasthop_speed),
     (contrail,),
     (radiator, radiator_scale),

@@ -16,7 +16,7 @@ from predicate_strategies import build_predicate, conditions, numbers, points, s
 from mudkit.predicates import Predicate, SubscriptionIndex, function
 from mudkit.predicates.functions import remove
 from mudkit.predicates.index import bounds as bounds_module
-from mudkit.predicates.index import subscriptions as subscriptions_module
+from mudkit.predicates.index import group as group_module
 from mudkit.predicates.index.bounds import Bounds, Places, Side
 
 SHAPES = (
@@ -83,6 +83,17 @@ class LinearScan:
         return result
 
 
+def check_single(index: SubscriptionIndex, reference: LinearScan, records: list[dict[str, Any]]) -> None:
+    """Check what the index says of each subscription alone, also with the data that it has of its reader."""
+    assert list(index) == list(reference.all)
+    for identity, (predicate, receiver, auth) in reference.all.items():
+        kept_receiver, kept_auth = index.reader(identity)
+        for record in records:
+            is_match = predicate(record, receiver=receiver, auth=auth)
+            assert index.holds(identity, record) is (is_match is True)
+            assert predicate(record, receiver=kept_receiver, auth=kept_auth) is is_match
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), predicates(SHAPES), data, data),
@@ -101,8 +112,8 @@ def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "as it is":
         monkeypatch.setattr(bounds_module, "BLOCK_SIZE", 4)
         monkeypatch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", 2)
-        monkeypatch.setattr(subscriptions_module, "MAX_LIST_BUCKET", 1)
-        monkeypatch.setattr(subscriptions_module, "MAX_ONE_BY_ONE", 0)
+        monkeypatch.setattr(group_module, "MAX_LIST_BUCKET", 1)
+        monkeypatch.setattr(group_module, "MAX_ONE_BY_ONE", 0)
 
 
 @examples(400)
@@ -128,6 +139,7 @@ def test_index_equals_linear_scan(steps: list[tuple[Any, ...]]) -> None:
             del reference.all[identity]
         elif step[0] == "match":
             records, writer_predicates = [record for record, _ in step[1]], [writer for _, writer in step[1]]
+            check_single(index, reference, records)
             expected = [reference.match(record, writer) for record, writer in step[1]]
             assert [index.match(record, writer) for record, writer in step[1]] == expected
             assert index.match_many(records, writer_predicates) == expected

@@ -9,6 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
+import mudkit.tokens
 from mudkit import Lab
 from mudkit.errors import AccessDenied
 from mudkit.tokens import Authority, Claims
@@ -103,3 +104,26 @@ def test_token_of_another_device_is_refused(device):
     token = AUTHORITY.issue("news", "jane", expires_s=10, device="jane-phone")
     with pytest.raises(AccessDenied, match="another device"):
         AUTHORITY.verify(token, 0, device)
+
+
+def test_signature_of_a_token_is_verified_once(monkeypatch):
+    authority = Authority(KEY)
+    tokens = [authority.issue("news", user, expires_s=10) for user in ("ann", "bob", "cyd")]
+    monkeypatch.setattr(mudkit.tokens, "MAX_VERIFIED", 2)
+    verified = []
+    decode = jwt.decode
+    monkeypatch.setattr(
+        jwt, "decode", lambda token, *rest, **more: verified.append(token) or decode(token, *rest, **more)
+    )
+    for number in (0, 1, 0, 1, 2, 1, 2, 0):
+        assert authority.decode(tokens[number]).user == ("ann", "bob", "cyd")[number]
+    assert verified == [
+        *tokens,
+        tokens[0],
+    ]  # of two that are kept, the one that was not shown for longest went
+    for _ in range(2):  # a refusal is not kept
+        with pytest.raises(AccessDenied):
+            authority.decode(FORGED[0])
+        with pytest.raises(AccessDenied, match="has expired"):
+            authority.verify(tokens[2], 11)
+    assert verified.count(FORGED[0]) == 2

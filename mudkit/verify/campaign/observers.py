@@ -39,7 +39,6 @@ from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
 from mudkit.systems.mud.servers.stream_sender import AGAIN
-from mudkit.tokens import Authority, Claims
 from mudkit.verify.campaign.drafts import DRAFTS
 from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.link_shares import LinkShares
@@ -701,30 +700,13 @@ class ObservedHost:
         return self._host.install(system, make_observed, **named)
 
 
-class _CachingAuthority(Authority):
-    """Authority that verifies each token once; a run presents the same one thousands of times."""
-
-    def __init__(self, authority: Authority) -> None:
-        self._authority = authority
-        self._known: dict[Any, Claims] = {}
-
-    def decode(self, token: Any) -> Claims:
-        """Return the claims of a token, verified the first time only.
-
-        See :class:`mudkit.tokens.Authority`.
-        """
-        if token not in self._known:
-            self._known[token] = self._authority.decode(token)
-        return self._known[token]
-
-
 class ObservedNetwork:
     """Network whose servers are :class:`ObservedHost`."""
 
     def __init__(self, network: Network, record: Callable[[str], None]) -> None:
         self._network = network
         self._record = record
-        self.authority = _CachingAuthority(network.authority)
+        self.authority = network.authority
 
     @property
     def devices(self) -> Mapping[str, Host]:

@@ -1,4 +1,4 @@
-"""Rows M1, M2 and M6 at small sizes, untimed."""
+"""Rows M1-index and M6 at small sizes, untimed, and the evaluation one by one of M1."""
 
 import dataclasses
 import itertools
@@ -9,12 +9,17 @@ import pytest
 from measured_rows import check_complete
 
 from mudkit.reproduce import mobius
-from mudkit.reproduce.mobius import M1, M2, M6
+from mudkit.reproduce.mobius import M1_INDEX, M6
 from mudkit.reproduce.row import judge
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.verify.campaign.bugs import BUGS, Bug
 from mudkit.verify.campaign.runs import play_some
 from mudkit.worlds.matching import MatchingLoad
+
+
+@pytest.fixture(scope="module")
+def one_by_one():
+    return mobius.measure_one_by_one(lambda step: None, (1, 5, 20), 5)
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +32,13 @@ def m1():
         hot_topics=2,
         records=40,
         updates=30,
-        partitions=(1, 5, 20),
         runs=2,
     )
 
 
 @pytest.mark.soak
 def test_m1_measures_all_required_quantities(m1):
-    check_complete(M1, m1)
+    check_complete(M1_INDEX, m1)
     assert all(math.isfinite(quantity.median) for quantity in m1.quantities.values())
     assert m1.quantities["share of records on which both agree"].low == 1
     assert m1.parameters["subscriptions"] == 600
@@ -42,12 +46,14 @@ def test_m1_measures_all_required_quantities(m1):
 
 def test_m1_divides_what_was_done_by_the_time_it_took(monkeypatch):
     """By a clock that is read once a second, a second is all that each measurement takes."""
-    monkeypatch.setattr(mobius, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    clock = itertools.count().__next__
+    monkeypatch.setattr(mobius, "time", SimpleNamespace(perf_counter=clock, process_time=clock))
     monkeypatch.setattr(mobius, "_HARD", ())
     monkeypatch.setattr(mobius, "_EVALUATIONS", 1000)
     monkeypatch.setattr(mobius, "_CHECKED", 6)
     sizes = {"subscriptions": 90, "fewer": 30, "topics": 9, "hot_topics": 3, "records": 20, "updates": 50}
-    quantities = mobius.measure_matching(**sizes, partitions=(50, 100, 500), runs=1).quantities
+    quantities = mobius.measure_matching(**sizes, runs=1).quantities
+    quantities = {**quantities, **mobius.measure_one_by_one(lambda step: None, (50, 100, 500), 3)}
     per_s = {name: quantity.median for name, quantity in quantities.items() if "/s" in name}
     assert [per_s[f"messages/s one by one, {many} a partition"] for many in (50, 100, 500)] == [20, 10, 6]
     for topics in ("many topics", "hot topics"):
@@ -63,9 +69,9 @@ def test_m1_measures_the_hard_shapes(m1):
     assert m1.quantities["near: µs for 10 moves and a record"].median > 0
 
 
-def test_line_through_the_fastest_runs_lies_within_its_interval(m1):
+def test_line_through_the_fastest_runs_lies_within_its_interval(one_by_one):
     for name in mobius._LINE:
-        quantity = m1.quantities[name]
+        quantity = one_by_one[name]
         assert quantity.low <= quantity.median <= quantity.high, name
 
 
@@ -74,19 +80,6 @@ def test_agreement_detects_a_difference_between_index_and_scan(monkeypatch):
     match_each = mobius.match_each
     monkeypatch.setattr(mobius, "match_each", lambda *pair: match_each(*pair)[:2])
     assert 0 < mobius._agreement(MatchingLoad(300, 2)) < 1
-
-
-@pytest.mark.soak
-def test_m2_measures_all_required_quantities():
-    measured = mobius.measure_capacity(subscriptions=2000, topics=[10], seeds=[1])
-    check_complete(M2, measured)
-    assert measured.quantities["subscriptions held"].median == 2000
-    assert (
-        10
-        < measured.quantities["MB before the first"].median
-        < measured.quantities["MB at the peak"].median
-        < 500
-    )
 
 
 def test_fit_finds_a_line_and_its_power():

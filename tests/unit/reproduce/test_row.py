@@ -60,7 +60,6 @@ def test_rows_with_a_known_deviation_name_its_reason():
 @pytest.mark.parametrize(
     ("name", "quantity", "paper", "ours"),
     [
-        ("M1", "messages/s one by one, 1 a partition", 5000, 1_137_628),
         ("M1", "evaluations/s one by one", 70_000, 1_912_177),
         ("M3", "times bare SQLite's time, local write, FULL", 94.10 / 64.99, 1.17),
         ("M3-remote", "% over bare, write, LTE", 39, 40),

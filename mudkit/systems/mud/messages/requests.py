@@ -286,10 +286,13 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     place: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
-        check_consistent(self.place is UNSET or self.ver is UNSET)
-        check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
-        check_consistent(self.row is UNSET or self.ver is not UNSET)
+        has_version, has_error = self.ver is not UNSET, self.error is not UNSET
+        check_consistent(has_version + has_error + (self.conflict is not UNSET) == 1)
+        check_consistent(not (has_version and self.place is not UNSET))
+        check_consistent(
+            has_error or not (self.lsn is UNSET or self.partition is UNSET or self.table is UNSET)
+        )
+        check_consistent(has_version or self.row is UNSET)
 
 
 class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
@@ -308,8 +311,8 @@ class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        results = [self, *(self.others or ())]
-        check_consistent(len(results) == 1 or all(result.ver is not UNSET for result in results))
+        if self.others:
+            check_consistent(all(result.ver is not UNSET for result in (self, *self.others)))
 
 
 class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):

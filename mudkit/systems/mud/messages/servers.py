@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -135,7 +135,11 @@ class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
     """Entry of the log: a version of a record in the table ``name``.
 
     ``following`` is the number of entries of the same batch that follow; absent: none.
+
+    The back end has stored its row before it, so that a store need not decode what it has encoded.
     """
+
+    is_plain: ClassVar[bool] = True
 
     lsn: Count
     name: Name

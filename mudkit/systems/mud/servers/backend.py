@@ -145,6 +145,8 @@ class BackEnd:
         self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
         self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
         """The incarnation that continues an existing log, until it has handled an event."""
+        self._log = {entry.lsn: entry for _, entry in self._store.items("log ", _ENTRY)}
+        """Entries that not all followers have acknowledged, in order, as they are stored."""
         self._acked_lsns: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
         """Acknowledged position of each follower."""
         self._followed: set[str] = set()
@@ -316,10 +318,9 @@ class BackEnd:
                 return ()
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
-            decided = [
-                replace(result, absorbed=write.absorbed)
-                for result in self._apply_writes(now_us, _parts_of(based), claims)
-            ]
+            decided = self._apply_writes(now_us, _parts_of(based), claims)
+            if write.absorbed is not UNSET:
+                decided = [replace(result, absorbed=write.absorbed) for result in decided]
             if not first:
                 self._add_incarnation(writer, write.incarnation)
             first = max(write.first, first, 1)
@@ -567,6 +568,7 @@ class BackEnd:
         """Store the next entry of the log, and apply it to the copy in memory."""
         self._store.put(f"log {entry.lsn:015d}", entry)
         self._store.put("lsn", entry.lsn)
+        self._log[entry.lsn] = entry
         self._copy.apply(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
@@ -604,11 +606,7 @@ class BackEnd:
         for follower in followers:
             acked_lsn = self._acked_lsns[follower]
             numbers = () if acked_lsn == _UNKNOWN else range(acked_lsn + 1, self._copy.lsn + 1)
-            entries = [
-                entry
-                for number in numbers
-                if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
-            ]
+            entries = [self._log[number] for number in numbers if number in self._log]
             if numbers or acked_lsn == _UNKNOWN:
                 effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
                 effects += self._in_flight.start(now_us, follower)
@@ -621,9 +619,9 @@ class BackEnd:
         """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
-        for number in range(min(self._acked_lsns.values()), 0, -1):
-            if self._store.get(f"log {number:015d}") is None:
-                break
+        everywhere_lsn = min(self._acked_lsns.values())
+        while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
+            del self._log[number]
             self._store.delete(f"log {number:015d}")
         if self._acked_lsns[follower] == self._copy.lsn:
             return self._in_flight.settle(now_us, follower)
@@ -632,8 +630,10 @@ class BackEnd:
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:
     """Return the parts of a batch, each as a write of its own; or a single write."""
+    if write.others is UNSET:
+        return [write]
     single = replace(write, others=UNSET)
-    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others or ())]
+    return [single, *(replace(single, follows=UNSET, **asdict(part)) for part in write.others)]
 
 
 def _base_on_followed(

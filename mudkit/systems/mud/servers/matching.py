@@ -21,7 +21,7 @@ ReadKey: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class Reader:
-    """Predicate, data and verified identity of the reader of a continuous read."""
+    """Predicate, data and verified identity of the reader of a continuous read that looks up records."""
 
     predicate: Predicate
     data: Fields
@@ -40,38 +40,34 @@ class Matching:
         self._copy = copy
         self._index = SubscriptionIndex()
         self._joining: dict[ReadKey, Reader] = {}
-        self._indexed: dict[ReadKey, Reader] = {}
-        """Reads in the index."""
+        """Reads that look up records; the index alone holds the others, with the data of their readers."""
 
     def add(self, read_key: ReadKey, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
         """Add a continuous read with the data and the verified identity of its reader."""
-        reader = Reader(predicate, data, auth)
         if tables_of(predicate):
-            self._joining[read_key] = reader
-            return
-        self._index.add(read_key, predicate, receiver=data, auth=auth)
-        self._indexed[read_key] = reader
+            self._joining[read_key] = Reader(predicate, data, auth)
+        else:
+            self._index.add(read_key, predicate, receiver=data, auth=auth)
 
     def replace_reader_data(self, read_key: ReadKey, data: Fields) -> None:
         """Replace the data of the reader of a continuous read, for later matches."""
         if read_key in self._joining:
             self._joining[read_key].data = data
-            return
-        self._index.update(read_key, receiver=data)
-        self._indexed[read_key].data = data
+        else:
+            self._index.update(read_key, receiver=data)
 
-    def reader(self, read_key: ReadKey) -> Reader:
-        """Return the reader of a continuous read, which must have been added."""
-        return self._joining.get(read_key) or self._indexed[read_key]
+    def data_of(self, read_key: ReadKey) -> Fields:
+        """Return the data of the reader of a continuous read, which must have been added."""
+        joining = self._joining.get(read_key)
+        return self._index.reader(read_key)[0] if joining is None else joining.data
 
     def has_reader_besides(self, endpoint: str) -> bool:
         """Return whether there is a continuous read of another app or device than an endpoint."""
-        return any(reader != endpoint for reader, _ in chain(self._indexed, self._joining))
+        return any(reader != endpoint for reader, _ in chain(self._index, self._joining))
 
     def remove(self, read_key: ReadKey) -> None:
         """Remove a continuous read, which must have been added."""
         if self._joining.pop(read_key, None) is None:
-            del self._indexed[read_key]
             self._index.remove(read_key)
 
     def match(self, row: Row, table: Table) -> tuple[list[ReadKey], dict[ReadKey, MudkitError]]:
@@ -88,8 +84,16 @@ class Matching:
         except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
             reached = self._match_one_by_one(row, table, record, failed)
         for read_key, reader in self._joining.items():
-            if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed):
-                reached.append(read_key)
+            tables = JoinedTables(self._copy, reader.data, reader.auth)
+            if not is_visible(row, reader.data, reader.auth, table, tables):
+                continue
+            try:
+                matches = reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth)
+            except MudkitError as error:
+                failed[read_key] = error
+            else:
+                if matches is True:
+                    reached.append(read_key)
         return reached, failed
 
     def _match_one_by_one(
@@ -100,29 +104,26 @@ class Matching:
         failed: dict[ReadKey, MudkitError],
     ) -> list[ReadKey]:
         """Return the indexed reads that a version reaches, one by one, as the index fails on it."""
-        indexed = self._indexed
+        index = self._index
         try:
-            matching = self._index.match(record)
+            matching = index.match(record)
         except PredicateError:
             return [
                 read_key
-                for read_key, reader in indexed.items()
-                if self._is_shown(row, table, reader) and self._matches_read(read_key, reader, record, failed)
+                for read_key in index
+                if self._is_shown(row, table, read_key) and self._holds(read_key, record, failed)
             ]
-        return [read_key for read_key in matching if self._is_shown(row, table, indexed[read_key])]
+        return [read_key for read_key in matching if self._is_shown(row, table, read_key)]
 
-    def _matches_read(
-        self, read_key: ReadKey, reader: Reader, record: Fields, failed: dict[ReadKey, MudkitError]
-    ) -> bool:
-        """Return whether the predicate of one read is TRUE of a record; store the error if it fails."""
-        tables = JoinedTables(self._copy, reader.data, reader.auth)
+    def _holds(self, read_key: ReadKey, record: Fields, failed: dict[ReadKey, MudkitError]) -> bool:
+        """Return whether the predicate of an indexed read is TRUE of a record; store its error."""
         try:
-            return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
+            return self._index.holds(read_key, record)
         except MudkitError as error:
             failed[read_key] = error
             return False
 
-    def _is_shown(self, row: Row, table: Table, reader: Reader) -> bool:
-        """Return whether the writer of a version shows it to a reader."""
-        tables = JoinedTables(self._copy, reader.data, reader.auth)
-        return is_visible(row, reader.data, reader.auth, table, tables)
+    def _is_shown(self, row: Row, table: Table, read_key: ReadKey) -> bool:
+        """Return whether the writer of a version shows it to the reader of an indexed read."""
+        data, auth = self._index.reader(read_key)
+        return is_visible(row, data, auth, table, JoinedTables(self._copy, data, auth))

@@ -85,15 +85,16 @@ from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
+    EVERYTHING,
     ReadPositions,
     RegisteredRead,
     recall_delivered,
     select_from,
+    share_app,
     window_of,
 )
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
-from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
@@ -135,7 +136,7 @@ class Processor:
         self._turn = 0
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
-        self._reads_of_session: dict[str, dict[ReadKey, None]] = {}
+        self._reads_of_session: dict[str, list[ReadKey]] = {}
         """Keys of the continuous reads, by session, in the order of registration."""
         self._ended: set[ReadKey] = set()
         """Handles that their clients have unregistered."""
@@ -421,7 +422,8 @@ class Processor:
 
         ``delivered`` has the keys of these, and whether the versions are the present ones.
         """
-        copy, reader = self._log.copy, self._matching[read.table.number].reader(read_key)
+        copy, auth = self._log.copy, read.auth
+        data = self._matching[read.table.number].data_of(read_key)
         for key in read.keys - existing.keys():
             self._record_left(read_key, read, key)
         for key in existing:
@@ -433,8 +435,8 @@ class Processor:
         ]
         for key in sorted(delivered.keys() - set(keys)):
             row = copy.row_of(read.table, key)
-            tables = JoinedTables(copy, reader.data, reader.auth)
-            is_shown = row is not None and is_visible(row, reader.data, reader.auth, read.table, tables)
+            tables = JoinedTables(copy, data, auth)
+            is_shown = row is not None and is_visible(row, data, auth, read.table, tables)
             # A hidden version reveals that the record is not visible, not whether it exists.
             changes.append(LeftRead(key, row.ver if row is not None and is_shown else None))
         return self._send_existing(now_us, read_key, changes, is_first=not delivered)
@@ -466,11 +468,11 @@ class Processor:
         """Send what a window gains and loses by other reader data, or by other columns than ``before``."""
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse_read(now_us, read_key, "its token has expired")
-        reader, table = self._matching[read.table.number].reader(read_key), read.table
+        table, predicate = read.table, read.predicate
+        assert predicate is not None
+        data = self._matching[table.number].data_of(read_key)
         try:
-            rows = select_from(
-                self._log.copy, table, sorted(read.partitions), reader.predicate, reader.data, reader.auth
-            )
+            rows = select_from(self._log.copy, table, sorted(read.partitions), predicate, data, read.auth)
         except MudkitError as error:
             return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
         existing = {row.key: row for row in rows}
@@ -498,13 +500,21 @@ class Processor:
 
     def _record_shown(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
         """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
-        read.keys.add(key)
+        read.add_key(key)
         self._shown_to.setdefault((read.table.number, key), set()).add(read_key)
 
     def _record_left(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
         """Note that a record has left a read."""
-        read.keys.discard(key)
-        self._shown_to.get((read.table.number, key), set()).discard(read_key)
+        read.discard_key(key)
+        self._forget_shown(read_key, read, key)
+
+    def _forget_shown(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
+        """Remove a reader from those that were sent a record, and the record with the last of them."""
+        readers = self._shown_to.get((read.table.number, key))
+        if readers is not None:
+            readers.discard(read_key)
+            if not readers:
+                del self._shown_to[read.table.number, key]
 
     def _send_tell(
         self,
@@ -620,9 +630,10 @@ class Processor:
                 )
                 if unknown:
                     return (self._build_ack(routed, registration.data_seq, unknown=unknown),)
+                data = {} if known is None else self._matching[known.table.number].data_of(read_key)
                 self._end_read(read_key)
                 if known is not None:
-                    self._early_data[read_key] = known.data_seq, known.data  # an update may have overtaken it
+                    self._early_data[read_key] = known.data_seq, data  # an update may have overtaken it
                 effects += self._begin_read(now_us, table, routed, registration, positions, recalled, sent)
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         except MudkitError as error:
@@ -674,23 +685,29 @@ class Processor:
         """
         delivered, verified, partitions = recalled | sent, routed.verified, routed.route.partitions
         read_key: ReadKey = verified.endpoint, registration.handle
-        predicate, copy, auth = registration.predicate.predicate(), self._log.copy, verified.auth
+        predicate, copy = registration.predicate.predicate(), self._log.copy
+        claims = share_app(verified.claims)
+        auth = {} if claims is None else claims.auth
         named = registration.data_seq, registration.reader
         data_seq, data = max(named, self._early_data.pop(read_key, named), key=itemgetter(0))
         existing = select_from(copy, table, partitions, predicate, data, auth)
-        aggregates, state = None, []
+        aggregates, state = None, None
         if registration.aggregate is not UNSET:
             aggregates = Aggregates(registration.aggregate)
             state = list(aggregates.of([record_of(row) for row in existing]))
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = RegisteredRead(
-            registration.request, registration.session, verified.address, table, verified.claims,
-            self._log.lsn, data_seq, data, self._share_partitions(partitions), aggregates=aggregates,
-            state=state, selection=Selection() if registration.selection is UNSET else registration.selection,
+            registration.request, registration.session, verified.address, table, claims,
+            self._log.lsn, data_seq, self._share_partitions(partitions), aggregates=aggregates, state=state,
+            selection=EVERYTHING if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self._reads[read_key] = read
-        self._reads_of_session.setdefault(read.session, {})[read_key] = None
-        if aggregates is not None:
+        of_session = self._reads_of_session.get(read.session)
+        if of_session is None:
+            self._reads_of_session[read.session] = [read_key]
+        else:
+            of_session.append(read_key)
+        if state is not None:
             for row in existing:
                 self._record_shown(read_key, read, row.key)
             return self._send_tell(now_us, read_key, state=state)
@@ -706,7 +723,7 @@ class Processor:
                     stale |= {key for key in delivered if table.partition_of(key) == partition}
         if read.selection.limit is not None:
             by_key = {row.key: row for row in existing}
-            window = window_of(read.selection, by_key, table)
+            window, read.predicate = window_of(read.selection, by_key, table), predicate
             present = recalled & by_key.keys()
             known_keys = {
                 key: key in present and by_key[key].lsn <= since_lsns.get(partition, -1)
@@ -756,7 +773,7 @@ class Processor:
             return (self._build_ack(routed, update.data_seq),)
         effects: Sequence[Effect] = ()
         if update.data_seq > read.data_seq:
-            read.data_seq, read.data = update.data_seq, update.reader
+            read.data_seq = update.data_seq
             self._matching[read.table.number].replace_reader_data(read_key, update.reader)
             if read.window is not None:
                 effects = self._refill_window(now_us, read_key, read, read.table)
@@ -791,9 +808,9 @@ class Processor:
         read = self._reads.pop(read_key, None)
         if read is None:
             return
-        del self._reads_of_session[read.session][read_key]
+        self._reads_of_session[read.session].remove(read_key)
         if not self._reads_of_session[read.session]:
             del self._reads_of_session[read.session]
         self._matching[read.table.number].remove(read_key)
         for key in read.keys:
-            self._shown_to[read.table.number, key].discard(read_key)
+            self._forget_shown(read_key, read, key)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages.notifications import Upsert
@@ -21,16 +25,22 @@ from mudkit.systems.mud.tables.window import Window
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
 
+EVERYTHING: Final = Selection()
+"""Selection of a read of all columns of all records."""
+_NO_KEYS: Final[AbstractSet[str]] = frozenset()
 
-@dataclass
+
+@dataclass(slots=True)
 class RegisteredRead:
-    """A continuous read, as far as it concerns a processor.
+    """A continuous read, as far as it concerns a processor, and besides what its :class:`Matching` holds.
 
     ``lsn`` is the position of the log at its registration: later changes of its ``partitions`` are sent.
     ``has_begun``: the reader was told that these are its partitions here. ``data_seq`` numbers the reader's
-    ``data``. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
-    was sent their last ``state`` instead, of these records, and one with a ``window`` those in it. It is sent
-    the columns of its ``selection``.
+    data. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates`` was sent
+    their last ``state`` instead, of these records, and one with a ``window`` those in it, which are selected
+    by ``predicate``. It is sent the columns of its ``selection``.
+
+    There are as many as subscribers: what most of them lack is shared or None.
     """
 
     request: int
@@ -40,18 +50,35 @@ class RegisteredRead:
     claims: Claims | None
     lsn: int
     data_seq: int
-    data: Fields
     partitions: frozenset[int]
     has_begun: bool = False
-    keys: set[str] = field(default_factory=set)
+    selection: Selection = EVERYTHING
+    keys: AbstractSet[str] = _NO_KEYS
     aggregates: Aggregates | None = None
-    state: list[Value] = field(default_factory=list)
-    selection: Selection = field(default_factory=Selection)
+    state: list[Value] | None = None
     window: Window | None = None
+    predicate: Predicate | None = None
+
+    @property
+    def auth(self) -> Mapping[str, str]:
+        """App and user of the reader, ``auth.…`` in predicates; empty: there is no token."""
+        return {} if self.claims is None else self.claims.auth
+
+    def add_key(self, key: str) -> None:
+        """Add the key of a record that the reader was sent."""
+        if isinstance(self.keys, set):
+            self.keys.add(key)
+        else:
+            self.keys = {key}
+
+    def discard_key(self, key: str) -> None:
+        """Remove the key of a record that has left the read, if it is there."""
+        if isinstance(self.keys, set):
+            self.keys.discard(key)
 
     def sent_keys(self) -> set[str]:
         """Return the keys of the records that the reader was sent and that have not left the read."""
-        return self.keys if self.window is None else set(self.window.first_keys())
+        return set(self.keys if self.window is None else self.window.first_keys())
 
     def build_upsert(self, row: Row) -> Upsert:
         """Build the change that tells the reader of a version of a record, as far as its columns are read."""
@@ -75,6 +102,11 @@ class ReadPositions:
             values_by_partition(registration.log_incarnations or {}),
             values_by_partition(registration.begun_lsns or {}),
         )
+
+
+def share_app(claims: Claims | None) -> Claims | None:
+    """Return claims whose app is one text for all readers: a processor holds the claims of each read."""
+    return None if claims is None else replace(claims, app=sys.intern(claims.app))
 
 
 def recall_delivered(
@@ -142,7 +174,9 @@ def select_from(
 ) -> list[Row]:
     """Return the records of partitions that match a predicate and are visible to a reader."""
     return [
-        row for partition in partitions for row in copy.select(table, partition, predicate, None, data, auth)
+        row
+        for partition in copy.filled(table, partitions)
+        for row in copy.select(table, partition, predicate, None, data, auth)
     ]
 
 

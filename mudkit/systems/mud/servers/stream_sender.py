@@ -39,6 +39,7 @@ class StreamSender(Generic[_T]):
     ) -> None:
         self.receiver_address = address
         self.is_reached = True
+        self._counts_bytes = us_per_byte > 0
         self._stream: Outgoing[_T] = Outgoing(stream)
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(
             AGAIN + receiver, timeout_us, max_timeout_us, us_per_byte
@@ -89,7 +90,7 @@ class StreamSender(Generic[_T]):
         for item in items:
             size = 0
             if self.is_reached:
-                size = size_bytes(item)
+                size = size_bytes(item) if self._counts_bytes else 0
                 effects.append(Send(self.receiver_address, item))
             effects += self._in_flight.start(now_us, item.seq, size)
         return effects

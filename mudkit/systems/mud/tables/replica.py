@@ -124,6 +124,11 @@ class TableReplica:
         """Return the number of keys of a table, including deleted records."""
         return sum(map(len, self._rows[table.number]))
 
+    def filled(self, table: Table, partitions: Iterable[int]) -> list[int]:
+        """Return those of some partitions of a table that have rows, deleted ones included."""
+        rows = self._rows[table.number]
+        return [partition for partition in partitions if rows[partition]]
+
     def row_of(self, table: Table, key: str) -> Row | None:
         """Return the row of a key, also of a deleted record; None: the key was never written."""
         return self._partition_rows(table, key).get(key)

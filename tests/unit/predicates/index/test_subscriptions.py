@@ -32,6 +32,8 @@ def index() -> SubscriptionIndex:
         (lambda index: index.add("cyd", CHEAP, receiver=[("age", 3)]), "must be a mapping(.|\n)*list"),
         (lambda index: index.update("ann", receiver="age"), "must be a mapping(.|\n)*str"),
         (lambda index: index.update("cyd", receiver={}), "no such subscription(.|\n)*'cyd'"),
+        (lambda index: index.reader("cyd"), "no such subscription(.|\n)*'cyd'"),
+        (lambda index: index.holds("cyd", {}), "no such subscription(.|\n)*'cyd'"),
         (lambda index: index.remove("cyd"), "no such subscription(.|\n)*'cyd'"),
         (lambda index: index.match({}, "receiver.age > 3"), "must be a Predicate"),
         (lambda index: index.match_many([{}, {}], [None]), "one writer predicate for each record(.|\n)*1(.|\n)*2"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from mud_machines import handle_event, is_dropped, op_of, ports, sent
+from mud_machines import build_message, handle_event, is_dropped, op_of, ports, sent
 
-from mudkit.events import LinkUp, TimerFired
+from mudkit.delivery.stream import StreamItem
+from mudkit.events import LinkUp, Received, Send, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
@@ -20,6 +24,7 @@ from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
 from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
+from mudkit.worlds.matching import MatchingLoad
 
 TABLE = {"name": "t", "owner": "news", "acl": "public", "split": ["g"], "number": 1, "lsn": 1}
 REST = {"apps": None, "schema": None, "removed": {}}
@@ -855,3 +860,55 @@ def test_first_message_of_each_registration_names_its_partitions(populated):
         )
     (_, ack) = populated.register(partitions=[1])[-1]
     assert (ack["place"], ack["of"]) == ("me", "1")
+
+
+def test_reader_of_a_record_is_forgotten_when_it_has_left_the_read(harness):
+    harness.register(1, "n = 1")
+    harness.register(2, "n = 1")
+    harness.commit("a", 1, {"n": 1})
+    harness.commit("h", 1, {"n": 1})
+    harness.commit("a", 2, {"n": 2})
+    assert list(harness.processor._shown_to) == [(1, "h")]
+    for handle in (1, 2):
+        unregister(harness, handle)
+    assert not harness.processor._shown_to
+    assert not harness.processor._reads_of_session
+
+
+def test_processor_keeps_little_of_a_subscription():
+    """At most twice of what the index keeps of it: 643 bytes, with the data and the user of its reader."""
+    count, harness = 1500, Harness()
+    subscriptions = list(MatchingLoad(count + 100, 20).draw())
+    messages = [
+        msgspec.json.encode(
+            build_message(
+                "register", id=f"i{number}", handle=f"{number:016x} 1", request=1, predicate=to_json(predicate),
+                reader=data, session=f"mud-notifications-1/mud 1764522000000000.{number}", table=1,
+                partitions=[0, 1], least=5, endpoint=f"phone-{number}/news", address=f"phone-{number}@1/mud",
+                claims={**CLAIMS, "user": auth["user"]},
+            )
+        )
+        for number, (_, predicate, data, auth) in enumerate(subscriptions)
+    ]  # fmt: skip
+    del subscriptions
+
+    def register(some):
+        for message in some:
+            for effect in harness.processor.handle(0, Received("gateway", message)):
+                if isinstance(effect, Send) and isinstance(effect.message, StreamItem):
+                    item = effect.message
+                    handle_event(
+                        harness.processor, "confirmed", "server", stream=item.stream, number=item.seq
+                    )
+
+    register(messages[:100])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        register(messages[100:])
+        gc.collect()
+        kept_bytes = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    assert len(harness.processor._reads) == count + 100
+    assert kept_bytes <= 2 * 643
