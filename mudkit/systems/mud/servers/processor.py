@@ -18,6 +18,9 @@ UnregisterRequest  end the read; a late duplicate of its registration does not b
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
 DeviceMoved        store the address of a session's device, which a restored notification server may lack
+Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the notification server of a read is
+                   another one now: end the read, and send that one the address of the device, which
+                   registers it again from its position. Report a server that acknowledges nothing
 =================  ===================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -37,6 +40,7 @@ from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
@@ -53,7 +57,7 @@ from mudkit.systems.mud.messages.parts import (
     encode_error,
     netid_of,
     processor_index,
-    server_index,
+    server_of_session,
 )
 from mudkit.systems.mud.messages.requests import (
     ContinuousReadAck,
@@ -80,6 +84,7 @@ from mudkit.systems.mud.messages.servers import (
 )
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
     RegisteredRead,
@@ -102,7 +107,10 @@ _MAX_TOGETHER_BYTES: Final = 32 * 1024
 
 
 class Processor:
-    """Machine of a processor; ``number`` is its index, ``servers`` are the notification servers."""
+    """Machine of a processor.
+
+    ``number`` is its index, ``servers`` are the notification servers, ``naming`` is the naming machine.
+    """
 
     def __init__(
         self,
@@ -113,19 +121,23 @@ class Processor:
         replicas: Sequence[str],
         gateways: Sequence[str],
         servers: Sequence[str],
+        naming: str,
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | TablesState] | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
-            | Accepts[SessionGone | DeviceMoved | StreamAck],
+            | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
+            | Accepts[Assignments | AssignmentsRequest],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
+            naming: SERVER_FROM_NAMING,
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._number, self._processors = number, processors
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
+        self._ranges = Ranges(ports, naming, servers)
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
@@ -143,6 +155,8 @@ class Processor:
         """Readers that were sent a record, by the number of the table and the key."""
         self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
         """By the address of the notification server."""
+        self._informed: set[str] = set()
+        """Notification servers that were sent the present generation."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -150,13 +164,14 @@ class Processor:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return record_dropped(event) if message is None else self._receive(now_us, event, message)
+                effects = None if message is None else self._receive(now_us, event, message)
+                return record_dropped(event) if effects is None else effects
             case LinkUp():
                 return self._begin_start(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
-                return self._senders[name.removeprefix(AGAIN)].retransmit_overdue(now_us)
+                return self._retransmit(now_us, name.removeprefix(AGAIN))
         return ()
 
     def _receive(
@@ -168,10 +183,18 @@ class Processor:
         | Routed[ReadOrWrite | ContinuousReadRequest]
         | SessionGone
         | DeviceMoved
-        | StreamAck,
-    ) -> Sequence[Effect]:
-        """Handle a message that its sender may send, by its kind."""
+        | StreamAck
+        | Assignments
+        | AssignmentsRequest,
+    ) -> Sequence[Effect] | None:
+        """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
+            case Assignments() if not self._ranges.fits(message):
+                return None
+            case Assignments() if self._ranges.take(message):
+                return [*self._follow_assignments(now_us), *self._ranges.answer(event.source, message)]
+            case Assignments() | AssignmentsRequest():
+                return self._ranges.answer(event.source, message)
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case Routed():
@@ -191,9 +214,8 @@ class Processor:
                 for read_key in ended:
                     self._end_read(read_key)
                 if isinstance(message.endpoint, str):
-                    sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
-                        return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
+                        return self._report_device(now_us, Whereabouts(message.endpoint, address, is_proven))
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
@@ -252,13 +274,64 @@ class Processor:
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
         self._store.put("life", self._generation)
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
+        self._informed.clear()
         for server in self._servers:
-            sender = StreamSender[Tell | NewGeneration | Whereabouts](
+            self._senders[server] = StreamSender[Tell | NewGeneration | Whereabouts](
                 f"{self._me} {self._generation}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
             )
-            self._senders[server] = sender
-            effects += sender.send(now_us, NewGeneration(self._me, self._generation))
+            if self._ranges.is_serving(server):
+                effects += self._report_generation(now_us, server)
         return effects
+
+    # -- notification servers
+
+    def _report_generation(self, now_us: int, server: str) -> Sequence[Effect]:
+        """Send the present generation to a notification server, for the devices that have a session there."""
+        self._informed.add(server)
+        return self._senders[server].send(now_us, NewGeneration(self._me, self._generation))
+
+    def _report_device(self, now_us: int, whereabouts: Whereabouts) -> Sequence[Effect]:
+        """Send the address of a device to its notification server, which may not know the device."""
+        server = self._ranges.server_of(netid_of(whereabouts.endpoint))
+        return self._senders[server].send(now_us, whereabouts)
+
+    def _retransmit(self, now_us: int, server: str) -> Sequence[Effect]:
+        """Retransmit what is overdue to a notification server; report one that is silent for too long."""
+        sender = self._senders[server]
+        is_silent = sender.age_us(now_us) >= SUSPECT_US
+        return [*sender.retransmit_overdue(now_us), *(self._ranges.suspect(server) if is_silent else ())]
+
+    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
+        """End the reads of sessions with servers that were replaced, and report their devices to the others.
+
+        A server that had no range has not heard of this generation.
+        """
+        effects: list[Effect] = []
+        reports: dict[str, Whereabouts] = {}
+        for server, sender in self._senders.items():
+            if not self._ranges.is_serving(server):
+                bodies, withdrawn = sender.withdraw(now_us)
+                reports |= {body.endpoint: body for body in bodies if isinstance(body, Whereabouts)}
+                effects += withdrawn
+                self._informed.discard(server)
+        for read_key, read in list(self._reads.items()):
+            endpoint = read_key[0]
+            if self._is_of_another_server(endpoint, read.session):
+                is_proven = read.claims is not None or (endpoint in reports and reports[endpoint].is_proven)
+                reports[endpoint] = Whereabouts(endpoint, read.address, is_proven)
+                self._end_read(read_key)
+        for server in self._ranges.serving:
+            if server not in self._informed:
+                effects += self._report_generation(now_us, server)
+        return [
+            *effects,
+            *(effect for report in reports.values() for effect in self._report_device(now_us, report)),
+        ]
+
+    def _is_of_another_server(self, endpoint: str, session: str) -> bool:
+        """Return whether a session is with another notification server than that of the device's range."""
+        server = server_of_session(session)
+        return server in self._senders and server != self._ranges.server_of(netid_of(endpoint))
 
     def _choose_address(self, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address."""
@@ -530,8 +603,7 @@ class Processor:
             log_incarnation=self._log.log_incarnation or UNSET,
             also=also if also is UNSET else list(also),
         )
-        server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
-        return self._senders[server].send(now_us, tell)
+        return self._senders[self._ranges.server_of(netid_of(endpoint))].send(now_us, tell)
 
     def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
@@ -578,6 +650,8 @@ class Processor:
         read_key: ReadKey = routed.verified.endpoint, registration.handle
         if self._log.lsn < routed.route.min_lsn or read_key in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
+        if self._is_of_another_server(read_key[0], registration.session):
+            return self._report_session(now_us, routed, registration.session)
         try:
             table = self._check_table(now_us, routed, registration)
             known = self._reads.get(read_key)
@@ -599,6 +673,19 @@ class Processor:
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[read_key]
         return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn)]
+
+    def _report_session(self, now_us: int, routed: Routed[Request], session: str) -> Sequence[Effect]:
+        """Register nothing in a session with a notification server that is not the device's.
+
+        That server may not know the assignments, or this processor: the later ones are sent to the other.
+        The device's own server gets its address. The client repeats the registration.
+        """
+        verified = routed.verified
+        report = Whereabouts(verified.endpoint, verified.address, verified.claims is not None)
+        return [
+            Send(server_of_session(session), self._ranges.present),
+            *self._report_device(now_us, report),
+        ]
 
     def _check_table(self, now_us: int, routed: Routed[Request], registration: RegisterRequest) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""

@@ -28,7 +28,7 @@ CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
 
 def create_processor(ports_, number=0, processors=1, replicas=()):
-    return Processor(ports_, number, processors, "master", list(replicas), ["gateway"], ["server"])
+    return Processor(ports_, number, processors, "master", list(replicas), ["gateway"], ["server"], "naming")
 
 
 def row(key, ver, lsn, data=None, predicate=None, ts_us=0):
