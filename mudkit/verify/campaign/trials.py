@@ -220,7 +220,9 @@ class Trials:
     # -- parts
 
     def _restart(self, host: str) -> None:
-        """Kill a host, and restart it after a moment."""
+        """Kill a host, and restart it after a moment; no effect on one that is to be replaced."""
+        if self._faults.is_dead(host):
+            return
         self._lab.faults.kill(host)
         self._lab.run(seconds=self._draw.choice([0.1, 5.0]))
         self._lab.faults.restart(host)

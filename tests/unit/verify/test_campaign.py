@@ -25,7 +25,7 @@ def injector():
     devices = ["one", "two"]
     for name in devices:
         lab.device(name)
-    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0)
+    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0, Random(2))
 
 
 def effect_s(injector):

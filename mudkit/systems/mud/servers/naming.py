@@ -4,7 +4,7 @@ Its rules. It sends nothing while nobody suspects a server:
 
 ==================  ====================================================================================
 any message         dropped unless its sender may send it
-Suspect             of a server that has a range, while there is another one: probe it
+Suspect             of a server that has a range: probe it
 Alive               the server answers: it is suspected no more
 TimerFired          probe again, and the others, too, of which one may have to take over. A server that has
                     not answered until the deadline is replaced: its ranges go to the one with the fewest
@@ -112,8 +112,8 @@ class Naming:
         return [*effects, *self._probe_first(now_us, message.address)]
 
     def _probe_first(self, now_us: int, server: str) -> Sequence[Effect]:
-        """Probe a server that is suspected now, if another one could replace it."""
-        if server in self._suspected or not self.ranges.is_serving(server) or len(self._servers) == 1:
+        """Probe a server that is suspected now, unless it has no range."""
+        if server in self._suspected or not self.ranges.is_serving(server):
             return ()
         timer = () if self._suspected else (SetTimer(_PROBE, _AGAIN_US),)
         self._suspected[server] = now_us

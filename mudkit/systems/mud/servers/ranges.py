@@ -78,8 +78,12 @@ class Ranges:
         return (Send(source, self.present),)
 
     def suspect(self, server: str) -> Sequence[Effect]:
-        """Report a server that does not answer to the naming machine; no effect if it has no range."""
-        return (Send(self._naming, Suspect(server, self.epoch)),) if self.is_serving(server) else ()
+        """Report a server that does not answer to the naming machine.
+
+        No effect if it has no range, or no other server can have it.
+        """
+        is_replaceable = len(self._servers) > 1 and self.is_serving(server)
+        return (Send(self._naming, Suspect(server, self.epoch)),) if is_replaceable else ()
 
     def hear(self, epoch: int) -> Sequence[Effect]:
         """Ask the naming machine for the assignments if a device has heard of a higher epoch."""
