@@ -11,8 +11,8 @@ TimerFired          probe again, and the others, too, of which one may have to t
                     of those that have answered. Retransmit what is not acknowledged
 a change            stored with a higher epoch, and sent to all servers until they acknowledge it
 AssignmentsRequest  send the assignments
-a higher epoch      the store is older than the servers remember: request their assignments, and continue
-                    above them
+a higher epoch      the store is older than the servers remember: request their assignments, before anything
+                    is changed, and continue above them
 start               if something was changed ever, send the assignments to all servers
 ==================  ====================================================================================
 
@@ -93,7 +93,7 @@ class Naming:
         """Handle a message of a server, by its kind."""
         match message:
             case Assignments():
-                return self._tell_all(now_us) if self.ranges.take(message) else ()
+                return self._follow(now_us, message)
             case AssignmentsRequest():
                 return (Send(source, self.ranges.present),)
             case AssignmentsTaken(epoch=epoch):
@@ -123,12 +123,9 @@ class Naming:
         """Replace suspected servers whose time is over, and probe all that have not answered since then."""
         if not self._suspected:
             return ()
-        effects: list[Effect] = []
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:  # no change of assignments that are not the latest
-            effects.append(Send(ahead, AssignmentsRequest()))
-        else:
-            effects += self._replace_silent(now_us)
+        effects = [*self._replace_silent(now_us)]
+        if self._ahead is not None:
+            effects.append(Send(self._ahead, AssignmentsRequest()))
         if not self._suspected:
             return effects
         since_us = min(self._suspected.values())
@@ -136,10 +133,14 @@ class Naming:
         return [*effects, *(Send(server, Probe(now_us)) for server in silent), SetTimer(_PROBE, _AGAIN_US)]
 
     def _replace_silent(self, now_us: int) -> Sequence[Effect]:
-        """Assign the ranges of suspected servers whose time is over to servers that have answered."""
+        """Assign the ranges of suspected servers whose time is over to servers that have answered.
+
+        It is twice as long if a server has later assignments, which are requested.
+        """
         servers = list(self.ranges.present.servers)
+        time_us = PROBE_US if self._ahead is None else 2 * PROBE_US
         for server, since_us in list(self._suspected.items()):
-            if now_us - since_us < PROBE_US:
+            if now_us - since_us < time_us:
                 continue
             del self._suspected[server]
             live = [
@@ -153,7 +154,13 @@ class Naming:
         if servers == self.ranges.present.servers:
             return ()
         # A restored store has an old epoch.
-        self.ranges.take(Assignments(max(self.ranges.epoch + 1, now_us), servers))
+        return self._follow(now_us, Assignments(max(self.ranges.epoch + 1, now_us), servers))
+
+    def _follow(self, now_us: int, assignments: Assignments) -> Sequence[Effect]:
+        """Store assignments of a higher epoch, and send them to all servers."""
+        if not self.ranges.take(assignments):
+            return ()
+        self._ahead = None
         return self._tell_all(now_us)
 
     def _tell_all(self, now_us: int) -> Sequence[Effect]:
