@@ -10,7 +10,7 @@ from mudkit.systems.receiving import Accepts, Count, Name
 
 
 class Assignments(Struct, frozen=True, tag_field="kind", tag="assignments"):
-    """Which notification server serves each range of netids, in the order of the ranges.
+    """Notification server of each range of netids, in the order of the ranges.
 
     The naming machine sends them to all servers after a change, until they are acknowledged. A server sends
     its own to one that acts by others, or asks. Each ignores those of a lower ``epoch``, which grows with

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments, unusable
-from mudkit.display import Displayed, View
+from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
@@ -163,7 +163,19 @@ class Cloud(Displayed):
             "replicas": len(self.replicas),
             "notification servers": len(self.notification_servers),
         }
-        return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
+        return View("mud.Cloud", servers | dict(inner.facts), [*inner.tables, *self._view_ranges()])
+
+    def _view_ranges(self) -> Sequence[Table]:
+        """Return the table of a display: how many ranges of devices each notification server has.
+
+        None while the naming machine is down.
+        """
+        naming = self._installed_naming.machine
+        if naming is None:
+            return ()
+        servers = naming.ranges.present.servers
+        rows = [(address.split("/")[0], servers.count(address)) for address in self.notification_servers]
+        return [first_rows(("notification server", "ranges of devices"), rows, len(rows))]
 
     def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
         """Ship a policy to the clients of an app that follow shipped policies.

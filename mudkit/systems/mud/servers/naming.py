@@ -16,8 +16,8 @@ a higher epoch      the store is older than the servers remember: request their 
 start               if something was changed ever, send the assignments to all servers
 ==================  ====================================================================================
 
-Without it nobody takes over, and all else goes on. If no server answers, nothing is changed. A server that
-was replaced has no range when it comes back, until another one is replaced.
+Without it nobody takes over, and nothing else changes. If no server answers, nothing is changed. A server
+that was replaced has no range when it comes back, until another one is replaced.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Naming:
         self._servers = servers
         self._followers = [*servers, *others]
         self.ranges = Ranges(ports, ports.address, servers)
-        self._told: RetransmitTimer[str] = RetransmitTimer(_TELL, _TELL_US, _MAX_TELL_US, 0)
+        self._in_flight: RetransmitTimer[str] = RetransmitTimer(_TELL, _TELL_US, _MAX_TELL_US, 0)
         """Servers that have not acknowledged the assignments."""
         self._suspected: dict[str, int] = {}
         """Time of the suspicion, by address."""
         self._answered: dict[str, int] = {}
-        """When the last probe that a server has answered was sent, by address."""
+        """Time of the last probe that each server has answered, by address."""
         self._ahead: str | None = None
         """Server that has assignments of a higher epoch."""
 
@@ -75,11 +75,11 @@ class Naming:
                     return record_dropped(event)
                 return self._receive(now_us, source, message)
             case LinkUp() if self.ranges.epoch:
-                return self._tell_all(now_us)
+                return self._send_to_all(now_us)
             case TimerFired(name=name) if name == _TELL:
-                late = self._told.overdue(now_us)
-                again = [effect for server in late for effect in self._tell(now_us, server)]
-                return [*again, *self._told.restart(now_us)]
+                late = self._in_flight.overdue(now_us)
+                again = [effect for server in late for effect in self._send_to(now_us, server)]
+                return [*again, *self._in_flight.restart(now_us)]
             case TimerFired(name=name) if name == _PROBE:
                 return self._judge_suspected(now_us)
         return ()
@@ -97,13 +97,13 @@ class Naming:
             case AssignmentsRequest():
                 return (Send(source, self.ranges.present),)
             case AssignmentsTaken(epoch=epoch):
-                return self._told.settle(now_us, source) if epoch == self.ranges.epoch else ()
+                return self._in_flight.settle(now_us, source) if epoch == self.ranges.epoch else ()
         effects: list[Effect] = []
         if message.epoch > self.ranges.epoch:
             self._ahead = source
             effects.append(Send(source, AssignmentsRequest()))
         elif message.epoch < self.ranges.epoch:
-            effects += self._tell(now_us, source)
+            effects += self._send_to(now_us, source)
         if isinstance(message, Alive):
             self._answered[source] = max(message.sent_us, self._answered.get(source, 0))
             if source in self._suspected and message.sent_us >= self._suspected[source]:
@@ -161,12 +161,12 @@ class Naming:
         if not self.ranges.take(assignments):
             return ()
         self._ahead = None
-        return self._tell_all(now_us)
+        return self._send_to_all(now_us)
 
-    def _tell_all(self, now_us: int) -> Sequence[Effect]:
+    def _send_to_all(self, now_us: int) -> Sequence[Effect]:
         """Send the assignments to all servers that follow them."""
-        return [effect for server in self._followers for effect in self._tell(now_us, server)]
+        return [effect for server in self._followers for effect in self._send_to(now_us, server)]
 
-    def _tell(self, now_us: int, server: str) -> Sequence[Effect]:
+    def _send_to(self, now_us: int, server: str) -> Sequence[Effect]:
         """Send the assignments to a server, until it acknowledges them."""
-        return Send(server, self.ranges.present), *self._told.start(now_us, server)
+        return Send(server, self.ranges.present), *self._in_flight.start(now_us, server)

@@ -320,8 +320,8 @@ class NotificationServer:
         match message:
             case Hello(endpoint=endpoint) if netid_of(endpoint) == event.sender:
                 effects = self._receive_hello(now_us, event.source, message)
-                asked = () if message.epoch is UNSET else self._ranges.hear(message.epoch)
-                return None if effects is None else [*effects, *asked]
+                requested = () if message.epoch is UNSET else self._ranges.hear(message.epoch)
+                return None if effects is None else [*effects, *requested]
             case StreamAck(stream=name, seq=seq):
                 session = self._sessions.get(name)
                 if session is None:

@@ -2,7 +2,7 @@
 
 The naming machine alone changes them (:mod:`~mudkit.systems.mud.servers.naming`). Each notification server,
 processor and the generator has a durable copy. The higher epoch counts: a server that hears of a lower one
-answers with its own, and takes a higher one from whoever has it.
+answers with its own, and takes a higher one from each that has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY: Final = "assignments"
 
 
 class Ranges:
-    """Who serves which range of netids; ``servers`` are all notification servers, in the order of the ranges.
+    """Server of each range of netids; ``servers`` are all notification servers, in the order of the ranges.
 
     At first each has one of them. ``naming`` is the address of the naming machine.
     """

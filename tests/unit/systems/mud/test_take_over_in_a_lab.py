@@ -1,4 +1,4 @@
-"""Notification servers that are replaced: continuous reads go on, nothing is missed, and nothing comes twice."""
+"""Notification servers that are replaced: continuous reads miss nothing, and nothing comes twice."""
 
 from __future__ import annotations
 

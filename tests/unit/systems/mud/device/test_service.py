@@ -411,7 +411,7 @@ class Greeter(Service):
         self.attach()
 
     def miss(self):
-        """Let a hello be unanswered; return to whom the next one goes, and the servers that it accuses."""
+        """Miss an answer to a hello; return to whom the next one goes, and the servers that it accuses."""
         self.now_us += LATE_US
         ((to, hello),) = hellos(self.fire(HELLO, self.now_us))
         return to, hello.get("unanswered", [])

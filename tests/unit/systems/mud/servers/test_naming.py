@@ -29,7 +29,7 @@ class Harness:
         return self.take("suspect", source, address=address, epoch=epoch)
 
     def tick(self, *alive, epoch=0):
-        """Let a second pass; the servers ``alive`` answer probes at once. Return other messages."""
+        """Advance by a second; the servers ``alive`` answer probes at once. Return other messages."""
         self.now_us += SECOND_US
         messages = sent(self.machine.handle(self.now_us, TimerFired("probe")))
         for to, message in messages:
@@ -38,7 +38,7 @@ class Harness:
         return [one for one in messages if one[1]["kind"] != "probe"]
 
     def judge(self, *alive, epoch=0):
-        """Let the time of a suspicion pass; return the messages at its end."""
+        """Advance by the time of a suspicion; return the messages at its end."""
         messages = [self.tick(*alive, epoch=epoch) for _ in range(PROBE_US // SECOND_US)]
         return messages[-1]
 
@@ -80,12 +80,12 @@ def test_ranges_go_to_the_server_with_the_fewest_and_all_are_told(harness):
     messages = harness.judge("n2", "n3")
     epoch = harness.present.epoch
     assert (epoch, harness.present.servers) == (PROBE_US, ["n2", "n2", "n3"])
-    told = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"]}
-    assert messages == [(to, told) for to in [*SERVERS, "p"]]
+    expected = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"]}
+    assert messages == [(to, expected) for to in [*SERVERS, "p"]]
     for source in ("n2", "n3", "p"):
         harness.take("assigned", source, epoch=epoch)
     again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
-    assert again == [("n1", told)]
+    assert again == [("n1", expected)]
     harness.suspect("n2", epoch=epoch)
     harness.judge("n3", epoch=epoch)
     assert harness.present.servers == ["n3"] * 3
@@ -132,8 +132,8 @@ def test_naming_machine_asks_for_later_assignments_before_it_changes_anything(ha
     assert harness.judge("n1", "n3", epoch=7) == [("n3", {"kind": "assignments?"})]
     assert harness.present.epoch == 0
     later = ["n1", "n3", "n3"]
-    told = harness.take("assignments", "n3", epoch=7, servers=later)
-    assert [to for to, _ in told] == [*SERVERS, "p"]
+    expected = harness.take("assignments", "n3", epoch=7, servers=later)
+    assert [to for to, _ in expected] == [*SERVERS, "p"]
     assert harness.present == Assignments(7, later)
 
 
@@ -148,9 +148,9 @@ def test_later_assignments_of_a_server_that_is_dead_too_are_not_waited_for(harne
 
 def test_sender_that_knows_less_is_told(harness):
     harness.take("assignments", "n3", epoch=7, servers=["n1", "n3", "n3"])
-    told = {"kind": "assignments", "epoch": 7, "servers": ["n1", "n3", "n3"]}
-    assert harness.suspect("n2", epoch=0) == [("p", told)]  # it has no range
-    assert harness.take("assignments?", "n1") == [("n1", told)]
+    expected = {"kind": "assignments", "epoch": 7, "servers": ["n1", "n3", "n3"]}
+    assert harness.suspect("n2", epoch=0) == [("p", expected)]  # it has no range
+    assert harness.take("assignments?", "n1") == [("n1", expected)]
 
 
 @pytest.mark.parametrize(
