@@ -262,8 +262,7 @@ class FaultInjector:
         for name, host in self._world.hosts.items():
             for process in host.processes:
                 process.store.crash_point = ignore
-            if not self.is_dead(name):
-                self._faults.restart(name)
+            self._restart(name)
 
     @property
     def is_armed(self) -> bool:
@@ -397,7 +396,12 @@ class FaultInjector:
         self._begin(column, float("inf"))
         max_s = 30.0 if self._kind_of[host] == "store" else 120.0  # nothing progresses without the store
         restart_us = self._world.now_us + round(self._restarts.uniform(0.1, max_s) * 1e6)
-        self._world.schedule_action(restart_us, lambda _: self.is_dead(host) or self._faults.restart(host))
+        self._world.schedule_action(restart_us, lambda _: self._restart(host))
+
+    def _restart(self, host: str) -> None:
+        """Restart a host, unless it is dead."""
+        if not self.is_dead(host):
+            self._faults.restart(host)
 
     def _record_restart(self, host: str) -> None:
         """Record that a host is up."""
