@@ -794,7 +794,6 @@ BUGS: Final = (
         "a read shows an older version than its client was told of",
         ((Local, "seen_lsns", lambda self, name: {}),),
         in_histories=False,
-        seed=134,
     ),
     Bug(
         "a policy that decides about pending writes",

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from busy_labs import POLICY
+from odd_messages import garble_messages
 
 from mudkit import Lab
 from mudkit.events import Received
@@ -268,3 +269,13 @@ def test_acknowledged_change_is_told_no_more():
     sent = town.record_messages()
     town.lab.run(hours=3)
     assert [message for *_, message in sent if isinstance(message, Assignments)] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbled_messages_cause_no_failure_during_a_take_over(seed):
+    town = Town().begin()
+    town.kill(1)
+    with garble_messages(town.lab, seed) as sent:
+        town.write(60)
+    assert "Naming" in sent
+    assert town.lab.problems.empty
