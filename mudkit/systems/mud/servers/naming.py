@@ -161,7 +161,7 @@ class Naming:
         if not self.ranges.take(assignments):
             return ()
         self._ahead = None
-        return self._send_to_all(now_us)
+        return [*self._in_flight.clear(), *self._send_to_all(now_us)]
 
     def _send_to_all(self, now_us: int) -> Sequence[Effect]:
         """Send the assignments to all servers that follow them."""

@@ -45,7 +45,6 @@ from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
     LeftRead,
-    NewGeneration,
     SessionGone,
     Tell,
     Upsert,
@@ -82,9 +81,9 @@ from mudkit.systems.mud.messages.servers import (
     TableEntry,
     TablesState,
 )
+from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
-from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
     RegisteredRead,
@@ -92,7 +91,6 @@ from mudkit.systems.mud.servers.registered_reads import (
     select_from,
     window_of,
 )
-from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
@@ -100,8 +98,6 @@ from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.wire import Fields, Value
 
-_TIMEOUT_US: Final = 1_000_000
-_MAX_TIMEOUT_US: Final = 10_000_000
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
@@ -136,8 +132,8 @@ class Processor:
         self._store = ports.store
         self._me = ports.address
         self._number, self._processors = number, processors
-        self._back_end, self._replicas, self._servers = back_end, replicas, servers
-        self._ranges = Ranges(ports, naming, servers)
+        self._back_end, self._replicas = back_end, replicas
+        self._streams = DeviceStreams(ports, naming, servers)
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
@@ -153,10 +149,6 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
-        """By the address of the notification server."""
-        self._informed: set[str] = set()
-        """Notification servers that were sent the present generation."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -171,7 +163,7 @@ class Processor:
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
-                return self._retransmit(now_us, name.removeprefix(AGAIN))
+                return self._streams.retransmit(now_us, name)
         return ()
 
     def _receive(
@@ -189,20 +181,21 @@ class Processor:
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
-            case Assignments() if not self._ranges.fits(message):
+            case Assignments() if not self._streams.ranges.fits(message):
                 return None
-            case Assignments() if self._ranges.take(message):
-                return [*self._follow_assignments(now_us), *self._ranges.answer(event.source, message)]
+            case Assignments() if self._streams.ranges.take(message):
+                return [
+                    *self._follow_assignments(now_us),
+                    *self._streams.ranges.answer(event.source, message),
+                ]
             case Assignments() | AssignmentsRequest():
-                return self._ranges.answer(event.source, message)
+                return self._streams.ranges.answer(event.source, message)
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case Routed():
                 return self._receive_request(now_us, message, message.what)
-            case StreamAck(stream=stream, seq=seq):
-                sender = self._senders.get(event.source)
-                is_current = sender is not None and sender.name == stream
-                return sender.ack_up_to(now_us, seq) if sender is not None and is_current else ()
+            case StreamAck():
+                return self._streams.ack(now_us, event.source, message)
             case SessionGone(session=session):
                 ended = [
                     read_key
@@ -215,7 +208,7 @@ class Processor:
                     self._end_read(read_key)
                 if isinstance(message.endpoint, str):
                     for address in list(addresses)[-1:]:
-                        return self._report_device(now_us, Whereabouts(message.endpoint, address, is_proven))
+                        return self._streams.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
@@ -273,65 +266,20 @@ class Processor:
         # A restored store has an old generation.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
         self._store.put("life", self._generation)
-        effects = [effect for sender in self._senders.values() for effect in sender.close()]
-        self._informed.clear()
-        for server in self._servers:
-            self._senders[server] = StreamSender[Tell | NewGeneration | Whereabouts](
-                f"{self._me} {self._generation}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
-            )
-            if self._ranges.is_serving(server):
-                effects += self._report_generation(now_us, server)
-        return effects
-
-    # -- notification servers
-
-    def _report_generation(self, now_us: int, server: str) -> Sequence[Effect]:
-        """Send the present generation to a notification server, for the devices that have a session there."""
-        self._informed.add(server)
-        return self._senders[server].send(now_us, NewGeneration(self._me, self._generation))
-
-    def _report_device(self, now_us: int, whereabouts: Whereabouts) -> Sequence[Effect]:
-        """Send the address of a device to its notification server, which may not know the device."""
-        server = self._ranges.server_of(netid_of(whereabouts.endpoint))
-        return self._senders[server].send(now_us, whereabouts)
-
-    def _retransmit(self, now_us: int, server: str) -> Sequence[Effect]:
-        """Retransmit what is overdue to a notification server; report one that is silent for too long."""
-        sender = self._senders[server]
-        is_silent = sender.age_us(now_us) >= SUSPECT_US
-        return [*sender.retransmit_overdue(now_us), *(self._ranges.suspect(server) if is_silent else ())]
+        return self._streams.begin(now_us, self._generation)
 
     def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
-        """End the reads of sessions with servers that were replaced, and report their devices to the others.
-
-        A server that had no range has not heard of this generation.
-        """
-        effects: list[Effect] = []
-        reports: dict[str, Whereabouts] = {}
-        for server, sender in self._senders.items():
-            if not self._ranges.is_serving(server):
-                bodies, withdrawn = sender.withdraw(now_us)
-                reports |= {body.endpoint: body for body in bodies if isinstance(body, Whereabouts)}
-                effects += withdrawn
-                self._informed.discard(server)
+        """End the reads of sessions with replaced servers, and report their devices to the new ones."""
+        unacknowledged, effects = self._streams.follow_assignments(now_us)
+        reports = {report.endpoint: report for report in unacknowledged}
         for read_key, read in list(self._reads.items()):
             endpoint = read_key[0]
-            if self._is_of_another_server(endpoint, read.session):
+            if self._streams.is_of_another_server(endpoint, read.session):
                 is_proven = read.claims is not None or (endpoint in reports and reports[endpoint].is_proven)
                 reports[endpoint] = Whereabouts(endpoint, read.address, is_proven)
                 self._end_read(read_key)
-        for server in self._ranges.serving:
-            if server not in self._informed:
-                effects += self._report_generation(now_us, server)
-        return [
-            *effects,
-            *(effect for report in reports.values() for effect in self._report_device(now_us, report)),
-        ]
-
-    def _is_of_another_server(self, endpoint: str, session: str) -> bool:
-        """Return whether a session is with another notification server than that of the device's range."""
-        server = server_of_session(session)
-        return server in self._senders and server != self._ranges.server_of(netid_of(endpoint))
+        reported = [effect for report in reports.values() for effect in self._streams.send(now_us, report)]
+        return [*effects, *reported]
 
     def _choose_address(self, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address."""
@@ -603,7 +551,7 @@ class Processor:
             log_incarnation=self._log.log_incarnation or UNSET,
             also=also if also is UNSET else list(also),
         )
-        return self._senders[self._ranges.server_of(netid_of(endpoint))].send(now_us, tell)
+        return self._streams.send(now_us, tell)
 
     def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
@@ -650,7 +598,7 @@ class Processor:
         read_key: ReadKey = routed.verified.endpoint, registration.handle
         if self._log.lsn < routed.route.min_lsn or read_key in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
-        if self._is_of_another_server(read_key[0], registration.session):
+        if self._streams.is_of_another_server(read_key[0], registration.session):
             return self._report_session(now_us, routed, registration.session)
         try:
             table = self._check_table(now_us, routed, registration)
@@ -683,8 +631,8 @@ class Processor:
         verified = routed.verified
         report = Whereabouts(verified.endpoint, verified.address, verified.claims is not None)
         return [
-            Send(server_of_session(session), self._ranges.present),
-            *self._report_device(now_us, report),
+            Send(server_of_session(session), self._streams.ranges.present),
+            *self._streams.send(now_us, report),
         ]
 
     def _check_table(self, now_us: int, routed: Routed[Request], registration: RegisterRequest) -> Table:
