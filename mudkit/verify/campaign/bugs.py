@@ -74,6 +74,7 @@ from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
@@ -793,7 +794,6 @@ BUGS: Final = (
         "a read shows an older version than its client was told of",
         ((Local, "seen_lsns", lambda self, name: {}),),
         in_histories=False,
-        seed=134,
     ),
     Bug(
         "a policy that decides about pending writes",
@@ -850,6 +850,20 @@ BUGS: Final = (
         ((Processor, "_send_tell", _send_one_change),),
         in_histories=False,
         seed=9,
+    ),
+    Bug(
+        "a dead notification server that keeps its range",
+        "its devices are told nothing any more",
+        ((Naming, "_replace_silent", lambda self, now_us: ()),),
+        in_histories=False,
+        seed=3,
+    ),
+    Bug(
+        "a device that stays with a server that does not answer",
+        "a device is told nothing any more, although its server was replaced",
+        ((Greeting, "_record_miss", lambda self: None),),
+        in_histories=False,
+        seed=103,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -20,7 +20,7 @@ from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
 from mudkit.verify.campaign.batches import BATCH_STEPS, Batches
 from mudkit.verify.campaign.drafts import DRAFT_STEPS, Drafts
-from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
+from mudkit.verify.campaign.faults import KINDS, NAMES, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
 from mudkit.verify.campaign.neighbours import DELAYS, FLOODS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
@@ -33,6 +33,8 @@ MINUTES: Final = (12, 75)
 SETTLE_HOURS: Final = 1.5
 KEEP_DELETED_S: Final = 7200.0
 """Time for which tombstones are kept: longer than any late copy is on its way."""
+NAMES_SHARE: Final = 0.2
+"""Share of the runs with faults in which servers are replaced, and the naming machine fails."""
 REST_MINUTES: Final = 10
 """Last minutes of these hours, in which no client sends a request."""
 PROBE: Final = "probe"
@@ -123,7 +125,9 @@ class Campaign:
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
-        self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0)
+        self._names = Random(f"names of run {seed}")
+        """A separate stream for faults of the names, so that they leave runs without them as they are."""
+        self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0, self._names)
         self._added = Random(f"trials of run {seed}")
         """A separate stream for trials, so that they leave runs without them as they are."""
         self.trials = Trials(
@@ -464,6 +468,9 @@ class Campaign:
             for kind in TRIALS:
                 many = self._added.choices([0, 1, 2], [8, 1, 1])[0]
                 plan += [(self._added.randint(0, end_us), kind) for _ in range(many)]
+            for kind in NAMES if self._names.random() < NAMES_SHARE else ():
+                many = self._names.choice([0, 1, 2])
+                plan += [(self._names.randint(0, end_us), kind) for _ in range(many)]
             others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))]
             others += ["cut"] * draw.randint(0, 2)
             plan += [(draw.randint(0, end_us), kind) for kind in others]
@@ -540,6 +547,8 @@ class Campaign:
             self.neighbours.act(step)
         elif step in TRIALS:
             self.trials.begin(step)
+        elif step in NAMES:
+            self.faults.inject_names(step)
         elif step == "away":
             name = draw.choice(list(self.clients))
             self.work.watch(name)

@@ -54,9 +54,10 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "write with a refused token",
     ),
     "processor": (
-        "begins a life", "confirmed", "ended, table", "ended, token", "gone", "latest read",
-        "moved", "nothing to tell again", "read", "register", "register, known",
-        "register, not yet or not any more", "remove synced", "remove told", "tells again", "unregister",
+        "assignments", "begins a life", "confirmed", "ended, table", "ended, token", "gone", "latest read",
+        "moved", "nothing to tell again", "read", "register", "register, in the session of another server",
+        "register, known", "register, not yet or not any more", "remove synced", "remove told",
+        "suspects a server", "tells again", "unregister",
         "update_data", "upsert synced", "upsert told", "write",
     ),
     "follower": (
@@ -78,17 +79,23 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "notifications": (
         "all were heard of", "announced address", "another device loses the address",
-        "asked for a hello again", "begins a life", "confirmed", "given up, not heard of",
+        "asked for a hello again", "assignments", "begins a life", "confirmed", "given up, not heard of",
         "given up, waited too long", "heartbeat, known", "hello redirected", "hello, known",
         "hello, late", "hello, of another start", "hello, what waited is sent",
         "life", "new session", "nobody to send to", "not delivered",
-        "policy, kept", "policy, sent",
-        "sent again", "stream, gap", "stream, next", "stream, of another session", "stream, seen before",
+        "policy, kept", "policy, sent", "probe",
+        "sent again", "stream, gap", "stream, next", "stream, of a device of another server",
+        "stream, of another session", "stream, seen before", "suspects a server",
         "tell, given up", "tell, kept", "tell, sent", "tell, stranger", "vacated",
     ),
+    "naming": (
+        "alive", "assigned", "assignments, known", "begins", "begins, and tells its assignments",
+        "hears of later assignments", "learns later assignments", "probes again", "replaces a server",
+        "suspect", "tells again",
+    ),
     "generator": (
-        "begins a life", "confirmed", "follow", "nothing to tell again", "ship", "ship, refused",
-        "tells again",
+        "assignments", "begins a life", "confirmed", "follow", "nothing to tell again", "ship",
+        "ship, refused", "tells again",
     ),
 }  # fmt: skip
 """Transitions of each machine, or part of one: the rules at the heads of the modules of

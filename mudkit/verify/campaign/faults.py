@@ -63,7 +63,13 @@ SLOW_LINK: Final = "slow link"
 READS_AT_ONCE: Final = "reads at once"
 TRIALS: Final = (ROGUE, SLOW_LINK, READS_AT_ONCE)
 """Kinds of :mod:`mudkit.verify.campaign.trials`."""
-COLUMNS: Final = ("none", *KINDS, *TRIALS, "restart", *STANDING)
+REPLACED: Final = "notifications replaced"
+"""A notification server is killed for minutes or for ever, while there is another one."""
+NAMING_KILLED: Final = "naming killed"
+NAMING_RESTORED: Final = "naming restored"
+NAMES: Final = (REPLACED, NAMING_KILLED, NAMING_RESTORED)
+"""Kinds that concern who serves which devices; they are drawn from a stream of their own."""
+COLUMNS: Final = ("none", *KINDS, *TRIALS, *NAMES, "restart", *STANDING)
 
 _SLOW_KBPS: Final = 8.0
 """1 kB/s."""
@@ -71,12 +77,18 @@ _TAKES_SHARE: Final = 0.4
 """Share of the changes of address in which a device takes the address of another one."""
 _TAKES_MINUTES: Final = (0.05, 1.0, 10.0)
 """Times for which that one is cut off, so that its server does not know its next address, in minutes."""
+_DEAD_MINUTES: Final = (1.0, 5.0, 30.0, None, None)
+"""Times for which a server is killed that is to be replaced, in minutes; None: for ever."""
 _READS_S: Final = 10.0
 """Time that many registrations take."""
 
 
 class FaultInjector:
-    """Faults of one run; ``standing`` are those of :data:`STANDING` in effect, ``max_cut_s`` bounds cuts."""
+    """Faults of one run.
+
+    ``standing`` are those of :data:`STANDING` in effect, ``max_cut_s`` bounds cuts, and ``names`` is the
+    stream of :data:`NAMES`.
+    """
 
     def __init__(
         self,
@@ -86,6 +98,7 @@ class FaultInjector:
         devices: Sequence[str],
         standing: Sequence[str],
         max_cut_s: float,
+        names: Random,
     ) -> None:
         self._world, self._faults, self._draw = lab.world, lab.faults, draw
         self._devices = devices
@@ -105,6 +118,11 @@ class FaultInjector:
             kind: [address.split("/")[0] for address in addresses] for kind, addresses in servers.items()
         }
         self._kind_of = {host: kind for kind, hosts in self._hosts.items() for host in hosts}
+        self._names, self._naming = names, cloud.naming.split("/")[0]
+        self._kind_of[self._naming] = "naming"
+        self._naming_as_installed = self._faults.backup(self._naming)
+        self._dead: set[str] = set()
+        """Hosts that are killed to be replaced."""
         self._standing = tuple(standing)
         self._max_cut_s = max_cut_s
         self._until_us: dict[str, float] = {}
@@ -180,6 +198,38 @@ class FaultInjector:
             return None
         return device
 
+    def inject_names(self, kind: str) -> None:
+        """Inject a fault of :data:`NAMES`; no effect, if it would leave no notification server."""
+        servers = self._hosts["notifications"]
+        if kind == REPLACED:
+            if len(servers) > 1 and not self._dead:
+                self._kill_to_be_replaced(self._names.choice(servers), self._names.choice(_DEAD_MINUTES))
+        elif kind == NAMING_KILLED:
+            self._kill_now(self._naming)
+        else:
+            installed = {self._naming: self._naming_as_installed}
+            self._restore_from(self._naming, self._names.choice([installed, *self._backups]))
+            self._begin(NAMING_RESTORED, 0.0)
+
+    def is_dead(self, host: str) -> bool:
+        """Return whether a host is killed to be replaced: no other fault restarts it."""
+        return host in self._dead
+
+    def _kill_to_be_replaced(self, host: str, minutes: float | None) -> None:
+        """Kill a host for some minutes; None: for ever."""
+        self._dead.add(host)
+        self._end_kill(host)
+        self._faults.kill(host)
+        self._down[host] = REPLACED
+        self._begin(REPLACED, float("inf"))
+        if minutes is not None:
+
+            def restart(_: int) -> None:
+                self._dead.discard(host)
+                self._faults.restart(host)
+
+            self._world.schedule_action(self._world.now_us + round(minutes * 60e6), restart)
+
     def begin_rogue(self, device: str, make: Make, minutes: float) -> None:
         """Install another machine on a device, in place of an earlier one, for some minutes."""
         host = self._world.hosts[device]
@@ -212,7 +262,7 @@ class FaultInjector:
         for name, host in self._world.hosts.items():
             for process in host.processes:
                 process.store.crash_point = ignore
-            self._faults.restart(name)
+            self._restart(name)
 
     @property
     def is_armed(self) -> bool:
@@ -291,17 +341,23 @@ class FaultInjector:
         if not hosts:
             return None
         host = self._draw.choice(hosts)
+        if self.is_dead(host):
+            return None
         is_killed_at_start = role in ("processor", "notifications")
         if point is None or is_killed_at_start:
-            self._killed_now = host
-            self._faults.kill(host)
-            self._killed_now = None
+            self._kill_now(host)
         if point is not None:
             self._traps[host] = point
             self._faults.kill(host, at=point)
         if is_killed_at_start and point is not None:
             self._faults.restart(host)
         return host if role == "device" else None
+
+    def _kill_now(self, host: str) -> None:
+        """Kill a host at once."""
+        self._killed_now = host
+        self._faults.kill(host)
+        self._killed_now = None
 
     def _restore(self) -> str | None:
         """Back up all hosts, at first and sometimes later, or restore one of them from any backup.
@@ -323,26 +379,42 @@ class FaultInjector:
         return host if kind == "device" else None
 
     def _restore_from(self, host: str, backup: dict[str, Backup]) -> None:
-        """Restore a host from its part of a backup."""
+        """Restore a host from its part of a backup, unless it is dead."""
+        if self.is_dead(host):
+            return
         self._killed_now = host
         self._faults.restore(host, backup[host])
         self._killed_now = None
         self._begin("restored", 0.0)
 
     def _record_kill(self, host: str) -> None:
-        """Record that a host is down, and schedule its restart."""
+        """Record that a host is down, and schedule its restart, unless it is killed to be replaced."""
+        if self.is_dead(host):
+            return
         point = None if host == self._killed_now else self._traps.pop(host, None)
         self._down[host] = column = _killed(self._kind_of[host], point)
         self._begin(column, float("inf"))
         max_s = 30.0 if self._kind_of[host] == "store" else 120.0  # nothing progresses without the store
         restart_us = self._world.now_us + round(self._restarts.uniform(0.1, max_s) * 1e6)
-        self._world.schedule_action(restart_us, lambda _: self._faults.restart(host))
+        self._world.schedule_action(restart_us, lambda _: self._restart(host))
+
+    def _restart(self, host: str) -> None:
+        """Restart a host, unless it is dead."""
+        if not self.is_dead(host):
+            self._faults.restart(host)
 
     def _record_restart(self, host: str) -> None:
-        """Record that a host is up; its kill is in effect a little longer, or while others are down by it."""
+        """Record that a host is up."""
+        self._end_kill(host)
+        self._begin("restart", 0.0)
+
+    def _end_kill(self, host: str) -> None:
+        """Record that a host is down no more, if it was: its kill is in effect a little longer.
+
+        Or while others are down by it.
+        """
         column = self._down.pop(host, None)
         if column is not None and column not in self._down.values():
             self._until_us.pop(column, None)
         if column is not None:
             self._extend(column, 0.0)
-        self._begin("restart", 0.0)

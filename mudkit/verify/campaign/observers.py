@@ -356,6 +356,8 @@ class _ProcessorObserver:
             yield "processor: begins a life"
         elif type(event) is TimerFired and event.name.startswith(AGAIN):
             yield "processor: tells again" if sent else "processor: nothing to tell again"
+            if any(message["kind"] == "suspect" for message in sent):
+                yield "processor: suspects a server"
         elif type(event) is Received:
             yield from self._observe_message(event, sent)
         bodies = [message["body"] for message in sent if message["kind"] == "stream"]
@@ -377,9 +379,11 @@ class _ProcessorObserver:
         elif kind == "register":
             if first is None:
                 yield "processor: register, not yet or not any more"
+            elif first == "assignments":
+                yield "processor: register, in the session of another server"
             else:
                 yield "processor: register" if len(sent) > 1 else "processor: register, known"
-        elif kind in ("write", "update_data", "unregister", "confirmed", "gone", "moved"):
+        elif kind in ("write", "update_data", "unregister", "confirmed", "gone", "moved", "assignments"):
             yield f"processor: {kind}"
 
 
@@ -481,6 +485,8 @@ class _NotificationServerObserver:
             name = "hello" if message["is_new"] else "heartbeat"
             if "redirect" in kinds:  # a hello or a heartbeat
                 yield "notifications: hello redirected"
+                if "suspect" in kinds:
+                    yield "notifications: suspects a server"
                 return
             if "welcome" not in kinds:
                 yield f"notifications: hello, {'of another start' if 'identify' in kinds else 'late'}"
@@ -495,8 +501,10 @@ class _NotificationServerObserver:
         elif message["kind"] == "occupied":
             is_lost = "identify" in kinds
             yield f"notifications: {'another device loses the' if is_lost else 'announced'} address"
-        elif message["kind"] in ("confirmed", "vacated"):
+        elif message["kind"] in ("confirmed", "vacated", "assignments", "probe"):
             yield f"notifications: {message['kind']}"
+        elif message["kind"] == "stream" and "assignments" in kinds:
+            yield "notifications: stream, of a device of another server"
         elif message["kind"] == "stream":
             row, body = self._stream.receive(message, sent), message["body"]
             yield f"notifications: stream, {row}"
@@ -531,6 +539,28 @@ class _GeneratorObserver:
             yield f"generator: {event.message['kind']}"
 
 
+class _NamingObserver:
+    """Observer of the naming machine."""
+
+    def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
+        """Yield the names of a naming machine's transitions; see :meth:`_ClientObserver.names`."""
+        kinds = [message["kind"] for message in _sent(effects)]
+        if type(event) is LinkUp:
+            yield "naming: begins, and tells its assignments" if kinds else "naming: begins"
+        elif type(event) is TimerFired and is_kept:
+            yield "naming: replaces a server"
+        elif type(event) is TimerFired:
+            yield "naming: probes again" if "probe" in kinds else "naming: tells again"
+        elif type(event) is Received:
+            kind = event.message["kind"]
+            if kind == "assignments":
+                yield "naming: learns later assignments" if is_kept else "naming: assignments, known"
+            elif kind != "assignments?":
+                yield f"naming: {kind}"
+            if "assignments?" in kinds:
+                yield "naming: hears of later assignments"
+
+
 _Item = TypeVar("_Item")
 
 Cells = Counter[tuple[str, tuple[str, ...]]]
@@ -557,6 +587,7 @@ _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
     "Replica": _ReplicaObserver,
     "NotificationServer": _NotificationServerObserver,
     "Generator": _GeneratorObserver,
+    "Naming": _NamingObserver,
 }
 
 

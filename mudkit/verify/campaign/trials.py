@@ -16,7 +16,7 @@ from typing import Any, Final
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud
-from mudkit.systems.mud.messages.parts import server_index
+from mudkit.systems.mud.messages.parts import range_index
 from mudkit.verify.campaign.faults import READS_AT_ONCE, ROGUE, SLOW_LINK, FaultInjector
 from mudkit.verify.campaign.observers import ObservedHost
 from mudkit.verify.campaign.work import APP, MAIN, Watch, Work
@@ -159,7 +159,7 @@ class Trials:
         self._lab.run(seconds=draw.choice([0.0, 1.0, 20.0]))
         if draw.random() < 0.5:
             servers = self._cloud.notification_servers
-            self._restart(servers[server_index(name, len(servers))].split("/")[0])
+            self._restart(servers[range_index(name, len(servers))].split("/")[0])
         is_notified = self._is_notified(watch)
         self._end(name, watch.operation)
         watch.is_on = False
@@ -201,7 +201,7 @@ class Trials:
             faults.change_address(name)
         elif event == _SERVER:
             servers = self._cloud.notification_servers
-            self._restart(servers[server_index(name, len(servers))].split("/")[0])
+            self._restart(servers[range_index(name, len(servers))].split("/")[0])
         if is_judged:
             self._lab.run(minutes=5)
         sent = self._hosts[name].registrations - before
@@ -220,7 +220,9 @@ class Trials:
     # -- parts
 
     def _restart(self, host: str) -> None:
-        """Kill a host, and restart it after a moment."""
+        """Kill a host, and restart it after a moment; no effect on one that is to be replaced."""
+        if self._faults.is_dead(host):
+            return
         self._lab.faults.kill(host)
         self._lab.run(seconds=self._draw.choice([0.1, 5.0]))
         self._lab.faults.restart(host)

@@ -12,7 +12,13 @@ from mudkit.events import Received
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 from mudkit.verify.campaign.campaign import Campaign
-from mudkit.verify.campaign.faults import _TAKES_MINUTES, FaultInjector
+from mudkit.verify.campaign.faults import (
+    _TAKES_MINUTES,
+    NAMING_KILLED,
+    NAMING_RESTORED,
+    REPLACED,
+    FaultInjector,
+)
 from mudkit.verify.campaign.judge import Judgement
 from mudkit.verify.campaign.observers import _BackEndObserver, _ClientObserver
 from mudkit.verify.campaign.trials import Rogue
@@ -25,7 +31,7 @@ def injector():
     devices = ["one", "two"]
     for name in devices:
         lab.device(name)
-    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0)
+    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0, Random(2))
 
 
 def effect_s(injector):
@@ -186,3 +192,39 @@ def test_write_must_be_committed_after_a_kill_of_its_own_program_only():
     assert campaign.must_commit == {}
     campaign.lab.world.on_incident(host, "killed", own.name)
     assert campaign.must_commit == {"stored": name}
+
+
+def test_only_notification_server_is_never_killed_for_good(injector):
+    injector.inject_names(REPLACED)
+    assert injector.counts[REPLACED] == 0
+
+
+@pytest.mark.parametrize("minutes", [None, 30.0])
+def test_server_that_is_to_be_replaced_is_restarted_by_no_other_fault(minutes):
+    """The docstring of `is_dead`."""
+    lab = Lab(1)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=2)
+    injector = FaultInjector(lab, cloud, Random(1), [lab.device("one").name], (), 600.0, Random(2))
+    host = injector._hosts["notifications"][0]
+    injector._faults.kill(host)  # its restart is planned
+    injector._kill_to_be_replaced(host, minutes)
+    assert set(effect_s(injector)) >= {REPLACED}
+    injector.inject_names(REPLACED)
+    assert injector.counts[REPLACED] == 1
+    lab.run(minutes=20)
+    for kind in ("notifications killed", "notifications killed after commit", "restored", "restored"):
+        for _ in range(20):
+            injector.inject(kind)
+    injector.heal()
+    (process,) = lab.world.hosts[host].processes
+    assert process.machine is None
+    lab.run(minutes=11)
+    assert (process.machine is None) == (minutes is None)
+
+
+def test_naming_machine_is_restored_as_installed_or_from_a_backup(injector):
+    injector.inject_names(NAMING_KILLED)
+    assert injector.counts[NAMING_KILLED] == 1
+    injector.inject_names(NAMING_RESTORED)
+    assert injector.counts[NAMING_RESTORED] == 1
+    assert injector._world.hosts["mud-names"].processes[0].machine is not None

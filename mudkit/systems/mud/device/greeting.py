@@ -5,8 +5,10 @@ Rules (Mobius 5):
 ============  ======================================================================================
 Attach        a hello with all apps that are to be notified, once all that attach now have done so
 link up       a hello with the current address
-Identify      a hello with the server's nonce
-Redirect      a hello to the responsible server
+Identify      a hello with the server's nonce, to that server; of a lower epoch than was heard of: ignored
+Redirect      a hello to the responsible server; of a lower epoch than was heard of: ignored
+no answer     a hello to the next server: after two unanswered ones, or after one, if the server has not
+              answered before
 Welcome       late copy: ignored; else its session is sent to the apps
 StreamItem    in order and once: to the app that it concerns, a generation to all; acknowledged
 heartbeat     sign of life to the server, one for all apps
@@ -21,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
@@ -52,7 +54,7 @@ _TIMEOUT_US: Final = 10_000_000
 class Greeting:
     """Session of a device, for the ``apps`` that are attached to its service, and the stream of its items.
 
-    The first of ``servers`` knows which notification server is responsible.
+    Each of ``servers`` knows which notification server is responsible; the first hello goes to the first.
     """
 
     def __init__(self, netid: str, servers: Sequence[str], apps: dict[str, Attach]) -> None:
@@ -60,6 +62,12 @@ class Greeting:
         """Incarnation of the first app that has attached, which no other start of the device has, either."""
         self._netid = netid
         self._servers, self._server = servers, servers[0]
+        self._epoch = 0
+        """Highest epoch of the servers' assignments that was heard of."""
+        self._misses = 0
+        """Hellos in succession that the server in use has not answered."""
+        self._unanswered: tuple[str, ...] = ()
+        """Servers that have not answered hellos since the last welcome."""
         self._apps = apps
         self._is_up = False
         self._session: str | None = None
@@ -91,7 +99,7 @@ class Greeting:
 
     def link_up(self) -> Sequence[Effect]:
         """Note the current link, and plan a hello with its address."""
-        self._is_up, self._is_greeted = True, False
+        self._is_up, self._is_greeted, self._misses = True, False, 0
         greet = (SetTimer(GREET, 0),) if self._notified() else ()
         return [*self._timer.clear(), *greet]
 
@@ -108,41 +116,68 @@ class Greeting:
             return *self._transmit_hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
         if HELLO not in self._timer.overdue(now_us):
             return self._timer.restart(now_us)
+        self._record_miss()
         return [*self._end_greeting(), *self._send_hello(now_us), *self._timer.restart(now_us)]
 
     def receive(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of a notification server; None: it is to be dropped."""
         match SERVICE_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
-                return self._receive_welcome(now_us, welcome)
-            case Identify(endpoint=endpoint, nonce=nonce):
+                return self._receive_welcome(now_us, event.source, welcome)
+            case Identify(endpoint=endpoint) as question:
                 is_own = netid_of(endpoint) == self._netid  # else of a former owner of this address
-                return self._identify(now_us, nonce) if is_own else ()
-            case Redirect(to=to):
-                return self._follow_redirect(now_us, to)
+                return self._identify(now_us, event.source, question) if is_own else ()
+            case Redirect(to=to) as redirect:
+                return self._follow_redirect(now_us, to) if self._hear(redirect.epoch) else ()
             case StreamItem() as item:
                 return self._receive_item(event.source, item)
         return None
 
-    def _identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
-        """Answer the server's question by a hello with its nonce, unless such a hello is unanswered."""
-        if nonce == self._nonce and HELLO in self._timer:
+    def _hear(self, epoch: int | UnsetType) -> bool:
+        """Store the epoch that a server names; return whether no higher one was heard of."""
+        heard = 0 if epoch is UNSET else epoch
+        is_latest = heard >= self._epoch
+        self._epoch = max(heard, self._epoch)
+        return is_latest
+
+    def _record_miss(self) -> None:
+        """Count an unanswered hello; use the next server after too many.
+
+        That is the next one that has not failed to answer, if there is such a server.
+        """
+        self._misses += 1
+        if len(self._servers) == 1 or self._misses < (1 if self._server in self._unanswered else 2):
+            return
+        if self._server not in self._unanswered:
+            self._unanswered = *self._unanswered, self._server
+        place = self._servers.index(self._server) + 1
+        in_turn = [*self._servers[place:], *self._servers[:place]]
+        untried = [server for server in in_turn if server not in self._unanswered]
+        self._server, self._misses = (untried or in_turn)[0], 0
+
+    def _identify(self, now_us: int, source: str, question: Identify) -> Sequence[Effect]:
+        """Answer a server's question by a hello with its nonce, unless such a hello is unanswered."""
+        nonce = question.nonce
+        if not self._hear(question.epoch) and source != self._server:
+            return ()  # it was replaced, and does not know it
+        if (source, nonce) == (self._server, self._nonce) and HELLO in self._timer:
             return ()
-        self._nonce = nonce
+        self._server, self._nonce, self._misses = source, nonce, 0
         return [*self._end_greeting(), *self._greet(now_us)]
 
     def _follow_redirect(self, now_us: int, to: str) -> Sequence[Effect]:
         """Send a hello to the responsible server, unless such a hello is unanswered."""
         if to not in self._servers or (to == self._server and HELLO in self._timer):
             return ()
-        self._server = to
+        self._server, self._misses = to, 0
         return [*self._end_greeting(), *self._greet(now_us)]
 
-    def _receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+    def _receive_welcome(self, now_us: int, source: str, welcome: Welcome) -> Sequence[Effect]:
         """Send the session to the apps of the hello; ignore a late copy."""
         if welcome.incarnation != self._incarnation or welcome.seq < self._open_seq:
             return ()
         self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
+        self._server, self._misses, self._unanswered = source, 0, ()
         effects = [*self._timer.settle(now_us, HELLO)]
         named, others = self._notified(), list[str]()
         if named:
@@ -211,5 +246,7 @@ class Greeting:
             nonce=UNSET if self._nonce is None else self._nonce,
             tokens=tokens if is_new or is_answer else UNSET,
             others=policies if policies and (is_new or is_answer) else UNSET,
+            unanswered=list(self._unanswered) or UNSET,
+            epoch=self._epoch or UNSET,
         )
         return Send(self._server, message), *self._timer.start(now_us, HELLO)

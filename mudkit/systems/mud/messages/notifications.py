@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.stream import StreamAck, StreamItem
+from mudkit.systems.mud.messages.naming import Assignments
 from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import Endpoint, app_of, check_consistent
 from mudkit.systems.mud.tables.records import SentPredicate
@@ -22,7 +23,9 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     app follows, and ``others`` those of each other app; absent: there is none, or it is a heartbeat. ``seq``
     counts the hellos of a start of the service, which ``incarnation`` identifies. ``nonce`` is that of the
     last :class:`Identify`; absent: there was none since the last welcome. ``tokens`` has the token of each
-    app of the device that has one; absent in a heartbeat.
+    app of the device that has one; absent in a heartbeat. ``unanswered`` are the servers that have not
+    answered hellos since the last welcome, and ``epoch`` is the highest one that the service has heard of;
+    absent: none.
     """
 
     endpoint: Endpoint
@@ -34,6 +37,8 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     nonce: Name | UnsetType = UNSET
     tokens: dict[Name, str] | UnsetType = UNSET
     others: dict[Name, dict[str, Count]] | UnsetType = UNSET
+    unanswered: list[Name] | UnsetType = UNSET
+    epoch: Count | UnsetType = UNSET
 
     @property
     def apps(self) -> dict[str, dict[str, int]]:
@@ -57,16 +62,22 @@ class Identify(Struct, frozen=True, tag_field="kind", tag="identify"):
     """Notification server to service: request for a hello with a nonce.
 
     Sent at a start of the server, and after a hello of another start of the device, which may be a late copy.
+    ``epoch`` is that of the server's assignments; absent: they are as installed.
     """
 
     endpoint: Endpoint
     nonce: Name
+    epoch: Count | UnsetType = UNSET
 
 
 class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
-    """Notification server to service: the address of the responsible server."""
+    """Notification server to service: the address of the responsible server.
+
+    ``epoch`` is that of the sender's assignments; absent: they are as installed.
+    """
 
     to: Name
+    epoch: Count | UnsetType = UNSET
 
 
 class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
@@ -235,17 +246,19 @@ SERVICE_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify 
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
 
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | DeviceMoved | StreamAck](
-    SessionGone, DeviceMoved, StreamAck
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | DeviceMoved | StreamAck | Assignments](
+    SessionGone, DeviceMoved, StreamAck, Assignments
 )
 
 NOTIFICATION_SERVER_FROM_SERVICE: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
 
 NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[
-    PoliciesFollow | DeviceMoved | StreamItem[ServerNotification]
-](PoliciesFollow, DeviceMoved, StreamItem[ServerNotification])
+    PoliciesFollow | DeviceMoved | StreamItem[ServerNotification] | Assignments
+](PoliciesFollow, DeviceMoved, StreamItem[ServerNotification], Assignments)
 """From processors and the generator."""
 
 NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
 
-GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck](PoliciesRequest, StreamAck)
+GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck | Assignments](
+    PoliciesRequest, StreamAck, Assignments
+)

@@ -49,9 +49,14 @@ def processor_index(table: int, partition: int, processors: int) -> int:
     return (table + partition) % processors
 
 
-def server_index(netid: str, servers: int) -> int:
-    """Return the index of the notification server of a device: each has a range of the netids' hashes."""
-    return crc32(netid.encode()) * servers >> 32
+def range_index(netid: str, ranges: int) -> int:
+    """Return the index of the range of a device: each range is a part of the netids' hashes."""
+    return crc32(netid.encode()) * ranges >> 32
+
+
+def server_of_session(session: str) -> str:
+    """Return the address of the notification server that has begun a session."""
+    return session.rpartition(" ")[0]
 
 
 def check_consistent(is_consistent: bool) -> None:

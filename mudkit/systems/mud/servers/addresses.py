@@ -1,8 +1,8 @@
 """Addresses of the devices of one notification server, which pass from one device to another.
 
 A device takes the address of another one, which may be a device of another server: each server announces the
-addresses that its devices take (Occupied) to the others, until these acknowledge that they send nothing there
-(Vacated).
+addresses that its devices take (Occupied) to the others that have ranges, until these acknowledge that they
+send nothing there (Vacated), or are replaced.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import Effect, Send
 from mudkit.systems.mud.messages.notifications import Occupied, Vacated
+from mudkit.systems.mud.servers.ranges import SUSPECT_US
 
 OCCUPIED: Final = "occupied"
 """Timer of the announcements to the other servers."""
-_TIMEOUT_US: Final = 10_000_000
+_TIMEOUT_US: Final = SUSPECT_US
 _MAX_TIMEOUT_US: Final = 20 * 60 * 1_000_000
 
 
 class Addresses:
-    """Names of the sessions that have an address; ``others`` are the other notification servers."""
+    """Names of the sessions that have an address; ``others`` are the other servers that have ranges."""
 
     def __init__(self, others: Sequence[str]) -> None:
         self._others = others
@@ -60,6 +61,16 @@ class Addresses:
         """
         settled = self._announced.settle(now_us, (server, address))
         return self._session_at.pop(address, None), [*settled, Send(server, Vacated(address))]
+
+    def replace_others(self, now_us: int, others: Sequence[str]) -> Sequence[Effect]:
+        """Announce addresses to these servers from now on; those that others lack are announced no more."""
+        self._others = others
+        withdrawn = [key for key in self._announced if key[0] not in others]
+        return [effect for key in withdrawn for effect in self._announced.settle(now_us, key)]
+
+    def silent_servers(self, now_us: int) -> list[str]:
+        """Return the servers that have not acknowledged an announcement in time."""
+        return sorted({server for server, _ in self._announced.overdue(now_us)})
 
     def record_vacated(self, now_us: int, server: str, address: str) -> Sequence[Effect]:
         """Stop announcing an address to a server, which sends nothing there any more."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments, unusable
-from mudkit.display import Displayed, View
+from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
@@ -17,6 +17,7 @@ from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.systems.mud.servers.generator import Generator
+from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
@@ -31,7 +32,8 @@ _WEEK_S: Final = 604_800.0
 class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 
-    There are gateways, processors, the back-end store with its replicas, notification servers, and the policy
+    There are gateways, processors, the back-end store with its replicas, notification servers, the naming
+    machine, which has a notification server that does not answer replaced by another one, and the policy
     generator.
 
     Parameters
@@ -92,6 +94,7 @@ class Cloud(Displayed):
         self.gateways = _addresses("gateway", gateways)
         self.generator = _address("mud-policies")
         self.notification_servers = _addresses("notifications", notification_servers)
+        self.naming = _address("mud-names")
 
         self._apps: dict[str, list[str]] = {}
         """Apps of each device that has a service."""
@@ -118,19 +121,25 @@ class Cloud(Displayed):
             install(address, partial(
                 Processor, processors=self.processors, back_end=self.back_end,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
+                naming=self.naming,
             ))  # fmt: skip
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
                 replicas=self.replicas,
             ))  # fmt: skip
-        self.installed = install(self.generator, partial(Generator, servers=self.notification_servers))
+        self.installed = install(
+            self.generator, partial(Generator, servers=self.notification_servers, naming=self.naming)
+        )
         for number_, address in enumerate(self.notification_servers):
             install(address, partial(
                 NotificationServer, authority=self.authority, number=number_,
                 servers=self.notification_servers, processors=self.processors, generator=self.generator,
-                max_waiting=max_waiting, max_wait_s=max_wait_s,
+                naming=self.naming, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
+        self._installed_naming = install(self.naming, partial(
+            Naming, servers=self.notification_servers, others=[*self.processors, self.generator],
+        ))  # fmt: skip
 
     def serve(self, device: Host, app: str) -> None:
         """Add an app to those of a device; install the service that they share, unless there is one."""
@@ -154,7 +163,19 @@ class Cloud(Displayed):
             "replicas": len(self.replicas),
             "notification servers": len(self.notification_servers),
         }
-        return View("mud.Cloud", servers | dict(inner.facts), inner.tables)
+        return View("mud.Cloud", servers | dict(inner.facts), [*inner.tables, *self._view_ranges()])
+
+    def _view_ranges(self) -> Sequence[Table]:
+        """Return the table of a display: how many ranges of devices each notification server has.
+
+        None while the naming machine is down.
+        """
+        naming = self._installed_naming.machine
+        if naming is None:
+            return ()
+        servers = naming.ranges.present.servers
+        rows = [(address.split("/")[0], servers.count(address)) for address in self.notification_servers]
+        return [first_rows(("notification server", "ranges of devices"), rows, len(rows))]
 
     def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
         """Ship a policy to the clients of an app that follow shipped policies.

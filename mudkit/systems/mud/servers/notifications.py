@@ -4,7 +4,8 @@ Its rules (Mobius 5):
 
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a device's service only about its own endpoints
-Hello         redirect, if another server is responsible; without a token of the app, while a session was
+Hello         redirect, if another server is responsible, and report that one if it has not answered the
+              device; without a token of the app, while a session was
               begun with one, also in an earlier generation of the server: dropped; of another start of the
               device, or from the address of another device: request one with a nonce; a late copy:
               ignored; a known session continues at the address of the hello, and waiting items are sent
@@ -13,7 +14,8 @@ Hello         redirect, if another server is responsible; without a token of the
               there, and it is asked whether it is there
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
-StreamItem    of a processor: into the queue of the device's session; a policy of the generator: kept in
+StreamItem    of a processor: into the queue of the device's session; of a device of another server: not
+              acknowledged, and answered with the assignments; a policy of the generator: kept in
               memory, and to every device whose app follows such policies, or to those that it is for;
               one for all devices replaces all earlier ones
 StreamAck     remove from the queue
@@ -24,6 +26,9 @@ start         ask the devices that had a session for a hello, until they answer
 Whereabouts   of a processor: ask a device that is missing in an old store, or not at this address
 Occupied      of another server: a device there has this address, as above (see
               :mod:`~mudkit.systems.mud.servers.addresses`)
+Assignments   of ranges to servers (see :mod:`~mudkit.systems.mud.servers.ranges`): forget the devices of
+              ranges that this one has no more, and redirect those with a session
+Probe         of the naming machine: answered
 ============  ========================================================================================
 
 A device is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
@@ -57,6 +62,12 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
+from mudkit.systems.mud.messages.naming import (
+    NOTIFICATION_SERVER_FROM_NAMING,
+    Assignments,
+    AssignmentsRequest,
+    Probe,
+)
 from mudkit.systems.mud.messages.notifications import (
     NOTIFICATION_SERVER_FROM_ANOTHER,
     NOTIFICATION_SERVER_FROM_CLOUD,
@@ -74,12 +85,14 @@ from mudkit.systems.mud.messages.notifications import (
     Redirect,
     ServerNotification,
     SessionGone,
+    Tell,
     Vacated,
     Welcome,
     Whereabouts,
 )
-from mudkit.systems.mud.messages.parts import app_of, is_of_service, netid_of, server_index
+from mudkit.systems.mud.messages.parts import app_of, is_of_service, netid_of
 from mudkit.systems.mud.servers.addresses import OCCUPIED, Addresses
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Authority
@@ -152,8 +165,9 @@ class _UnheardDevice:
 class NotificationServer:
     """Machine of a notification server.
 
-    ``authority`` issued the tokens. ``number`` is its index in ``servers``. At most ``max_waiting``
-    notifications wait for a device that is not reached, each for at most ``max_wait_s``.
+    ``authority`` issued the tokens. ``number`` is its index in ``servers``; ``naming`` is the naming machine.
+    At most ``max_waiting`` notifications wait for a device that is not reached, each for at most
+    ``max_wait_s``.
     """
 
     def __init__(
@@ -164,12 +178,14 @@ class NotificationServer:
         servers: Sequence[str],
         processors: Sequence[str],
         generator: str,
+        naming: str,
         max_waiting: int,
         max_wait_s: float,
     ) -> None:
         self._store, self._entropy = ports.store, ports.entropy
         self._authority = authority
-        self._number, self._servers = number, servers
+        self._me, self._naming = servers[number], naming
+        self._ranges = Ranges(ports, naming, servers)
         self._generator, self._cloud = generator, {generator, *processors}
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._generation = 0
@@ -179,8 +195,8 @@ class NotificationServer:
         """Sessions by name."""
         self._session_of: dict[str, str] = {}
         """Name of the session of a device."""
-        self._others = [server for server in servers if server != servers[number]]
-        self._addresses = Addresses(self._others)
+        self._others = [server for server in servers if server != self._me]
+        self._addresses = Addresses(self._serving_others())
         self._heard: dict[str, None] = {}
         """Names of sessions in the order of their last hello."""
         self._incoming: dict[str, tuple[int, Incoming[ServerNotification]]] = {}
@@ -217,6 +233,8 @@ class NotificationServer:
                     receive = self._receive_from_cloud
                 elif source in self._others:
                     receive = self._receive_from_another
+                elif source == self._naming:
+                    receive = self._receive_from_naming
                 effects = receive(now_us, event)
                 return record_dropped(event) if effects is None else effects
             case LinkUp():
@@ -246,7 +264,9 @@ class NotificationServer:
                 if name == _MOVED:
                     return self._resend_moves(now_us)
                 if name == OCCUPIED:
-                    return self._addresses.announce_overdue(now_us)
+                    silent = self._addresses.silent_servers(now_us)
+                    suspected = [effect for server in silent for effect in self._ranges.suspect(server)]
+                    return [*self._addresses.announce_overdue(now_us), *suspected]
                 return self._give_up_silent(now_us) if name == _SWEEP else self._retransmit(now_us, name)
         return ()
 
@@ -254,6 +274,8 @@ class NotificationServer:
         """Handle a message of the generator or a processor; None: it is to be dropped."""
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
+            case Assignments() as assignments if self._ranges.fits(assignments):
+                return self._receive_assignments(now_us, source, assignments)
             case PoliciesFollow() if is_generator:
                 return self._policy_request.settle(now_us, _FOLLOW)
             case DeviceMoved(session=name, address=address) if not is_generator:
@@ -265,6 +287,20 @@ class NotificationServer:
                 if isinstance(body, PolicyUpdate) is is_generator:
                     return self._receive_item(now_us, source, item)
         return None
+
+    def _receive_from_naming(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+        """Handle a message of the naming machine; None: it is to be dropped."""
+        match NOTIFICATION_SERVER_FROM_NAMING.decode(event.message):
+            case Assignments() as assignments if self._ranges.fits(assignments):
+                return self._receive_assignments(now_us, event.source, assignments)
+            case (Probe() | AssignmentsRequest()) as question:
+                return self._ranges.answer(event.source, question)
+        return None
+
+    def _receive_assignments(self, now_us: int, source: str, assignments: Assignments) -> Sequence[Effect]:
+        """Follow assignments of a higher epoch; answer others."""
+        effects = self._follow_assignments(now_us) if self._ranges.take(assignments) else ()
+        return [*effects, *self._ranges.answer(source, assignments)]
 
     def _receive_from_another(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of another notification server; None: it is to be dropped."""
@@ -283,7 +319,9 @@ class NotificationServer:
         message = NOTIFICATION_SERVER_FROM_SERVICE.decode(event.message)
         match message:
             case Hello(endpoint=endpoint) if netid_of(endpoint) == event.sender:
-                return self._receive_hello(now_us, event.source, message)
+                effects = self._receive_hello(now_us, event.source, message)
+                requested = () if message.epoch is UNSET else self._ranges.hear(message.epoch)
+                return None if effects is None else [*effects, *requested]
             case StreamAck(stream=name, seq=seq):
                 session = self._sessions.get(name)
                 if session is None:
@@ -306,7 +344,7 @@ class NotificationServer:
         for netid in netids:
             if netid in self._unheard:
                 unheard = self._unheard[netid]
-                question = Identify(unheard.endpoint, unheard.peer.open_question(self._entropy))
+                question = self._build_question(unheard.endpoint, unheard.peer)
                 effects += [Send(address, question) for address in unheard.addresses]
                 effects += self._hello_requests.start(now_us, netid)
         return effects
@@ -355,9 +393,11 @@ class NotificationServer:
     def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
         """Handle the hello of a device by the rules of the module; None: it is to be dropped."""
         netid = netid_of(hello.endpoint)
-        responsible = server_index(netid, len(self._servers))
-        if responsible != self._number:
-            return (Send(source, Redirect(self._servers[responsible])),)
+        server = self._ranges.server_of(netid)
+        if server != self._me:
+            is_silent = hello.unanswered is not UNSET and server in hello.unanswered
+            suspected = self._ranges.suspect(server) if is_silent else ()
+            return [Send(source, self._build_redirect(server)), *suspected]
         peer = self._peer_of(netid)
         owner = self._sessions.get(self._session_of.get(netid, ""))
         nonce = None if hello.nonce is UNSET else hello.nonce
@@ -378,7 +418,7 @@ class NotificationServer:
         if heard is HelloVerdict.STRANGER:
             if owner is None and former is None:
                 self._remember_stranger(netid, peer)
-            return (Send(source, Identify(hello.endpoint, peer.open_question(self._entropy))),)
+            return (Send(source, self._build_question(hello.endpoint, peer)),)
         name = hello.session
         if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
             name = self._session_of.get(netid)
@@ -429,8 +469,16 @@ class NotificationServer:
         if session is None:
             return ()
         session.sender.is_reached = False
-        question = Identify(session.endpoint, session.peer.open_question(self._entropy))
+        question = self._build_question(session.endpoint, session.peer)
         return (Send(session.sender.receiver_address, question),)
+
+    def _build_question(self, endpoint: str, peer: Peer) -> Identify:
+        """Build the request for a hello with a nonce."""
+        return Identify(endpoint, peer.open_question(self._entropy), self._ranges.epoch or UNSET)
+
+    def _build_redirect(self, server: str) -> Redirect:
+        """Build the message that names the responsible server to a device."""
+        return Redirect(server, self._ranges.epoch or UNSET)
 
     def _peer_of(self, netid: str) -> Peer:
         """Return what is known of a device's hellos."""
@@ -467,7 +515,7 @@ class NotificationServer:
     def _begin_session(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
         """Begin a session of a device, without apps, and return it."""
         self._count += 1
-        name = f"{self._servers[self._number]} {self._generation}.{self._count}"
+        name = f"{self._me} {self._generation}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
         session = _Session(self._count, hello.endpoint, now_us, sender, peer)
         self._sessions[name] = session
@@ -492,6 +540,9 @@ class NotificationServer:
         self, now_us: int, source: str, item: StreamItem[ServerNotification]
     ) -> Sequence[Effect]:
         """Process an item of a processor's or the generator's stream, in order and once; acknowledge it."""
+        body = item.body
+        if isinstance(body, Tell | Whereabouts) and not self._is_responsible(netid_of(body.endpoint)):
+            return (Send(source, self._ranges.present),)  # it is sent again, to the responsible server
         number = int(item.stream.rpartition(" ")[2])
         last_number, incoming = self._incoming.get(source, (0, None))
         if incoming is None or number > last_number:
@@ -500,8 +551,8 @@ class NotificationServer:
         elif number < last_number:
             return ()  # a late copy: that start of the sender has ended
         effects: list[Effect] = []
-        for body in incoming.take(item):
-            effects += self._receive_body(now_us, source, body)
+        for taken in incoming.take(item):
+            effects += self._receive_body(now_us, source, taken)
         return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
@@ -583,23 +634,59 @@ class NotificationServer:
             effects.append(SetTimer(_SWEEP, max(soonest, 1)))
         return effects
 
+    def _is_responsible(self, netid: str) -> bool:
+        """Return whether a device is in a range of this server."""
+        return self._ranges.server_of(netid) == self._me
+
+    def _serving_others(self) -> list[str]:
+        """Return the other servers that have ranges."""
+        return [server for server in self._ranges.serving if server != self._me]
+
+    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
+        """Forget the devices of ranges that this server has no more; redirect those with a session.
+
+        Processors hear of it from the naming machine. They report the devices to the responsible servers.
+        """
+        effects = [*self._addresses.replace_others(now_us, self._serving_others())]
+        for session in list(self._sessions.values()):
+            if not self._is_responsible(session.netid):
+                redirect = self._build_redirect(self._ranges.server_of(session.netid))
+                effects.append(Send(session.sender.receiver_address, redirect))
+                effects += self._end_session(session)
+        for netid in [netid for netid in self._unheard if not self._is_responsible(netid)]:
+            del self._unheard[netid]
+            effects += self._hello_requests.settle(now_us, netid)
+            self._forget_apps(netid)
+        if not self._ranges.is_serving(self._me):  # what is early may be of devices that it has no more
+            self._incoming = {
+                source: stream for source, stream in self._incoming.items() if source == self._generator
+            }
+        return effects
+
     def _give_up_session(self, name: str | None) -> Sequence[Effect]:
         """End a session by its name, and report this to the processors; no effect on one that has ended.
 
         Its items are lost. If the device has no later session, the addresses of its apps are deleted.
         ``name`` None: there is none.
         """
-        session = None if name is None else self._sessions.pop(name, None)
+        session = None if name is None else self._sessions.get(name)
         if session is None:
             return ()
+        notices = [
+            Send(processor, SessionGone(session.sender.name)) for processor in sorted(self._processors)
+        ]
+        return [*self._end_session(session), *notices]
+
+    def _end_session(self, session: _Session) -> Sequence[Effect]:
+        """Forget a session."""
         name = session.sender.name
+        del self._sessions[name]
         self._heard.pop(name)
         self._addresses.release(session.sender.receiver_address, name)
         if self._session_of.get(session.netid) == name:
             del self._session_of[session.netid]
             self._forget_apps(session.netid)
-        notices = [Send(processor, SessionGone(name)) for processor in sorted(self._processors)]
-        return [*session.sender.close(), *notices]
+        return session.sender.close()
 
 
 def _number(session: _Session) -> int:

@@ -19,6 +19,9 @@ PartitionsMoved    end its part of the reads of partitions that it has lost, and
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
 DeviceMoved        store the address of a session's device, which a restored notification server may lack
+Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the notification server of a read is
+                   another one now: end the read, and send that one the address of the device, which
+                   registers it again from its position. Report a server that acknowledges nothing
 =================  ===================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -38,11 +41,11 @@ from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
     LeftRead,
-    NewGeneration,
     SessionGone,
     Tell,
     Upsert,
@@ -54,7 +57,7 @@ from mudkit.systems.mud.messages.parts import (
     Row,
     encode_error,
     netid_of,
-    server_index,
+    server_of_session,
 )
 from mudkit.systems.mud.messages.requests import (
     ContinuousReadAck,
@@ -80,6 +83,7 @@ from mudkit.systems.mud.messages.servers import (
     TableEntry,
     TablesState,
 )
+from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
@@ -93,21 +97,21 @@ from mudkit.systems.mud.servers.registered_reads import (
     share_app,
     window_of,
 )
-from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.wire import Fields, Value
 
-_TIMEOUT_US: Final = 1_000_000
-_MAX_TIMEOUT_US: Final = 10_000_000
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
 
 class Processor:
-    """Machine of a processor; it is one of ``processors``, and ``servers`` are the notification servers."""
+    """Machine of a processor, one of ``processors``.
+
+    ``servers`` are the notification servers, ``naming`` is the naming machine.
+    """
 
     def __init__(
         self,
@@ -117,20 +121,24 @@ class Processor:
         replicas: Sequence[str],
         gateways: Sequence[str],
         servers: Sequence[str],
+        naming: str,
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | TablesState | PartitionsMoved]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
-            | Accepts[SessionGone | DeviceMoved | StreamAck],
+            | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
+            | Accepts[Assignments | AssignmentsRequest],
         ] = {
             back_end: PROCESSOR_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
+            naming: SERVER_FROM_NAMING,
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._assignments = PartitionAssignments(processors)
-        self._back_end, self._replicas, self._servers = back_end, replicas, servers
+        self._back_end, self._replicas = back_end, replicas
+        self._streams = DeviceStreams(ports, naming, servers)
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
@@ -148,8 +156,6 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
-        """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -157,13 +163,14 @@ class Processor:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return record_dropped(event) if message is None else self._receive(now_us, event, message)
+                effects = None if message is None else self._receive(now_us, event, message)
+                return record_dropped(event) if effects is None else effects
             case LinkUp():
                 return self._begin_start(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
-                return self._senders[name.removeprefix(AGAIN)].retransmit_overdue(now_us)
+                return self._streams.retransmit(now_us, name)
         return ()
 
     def _receive(
@@ -176,20 +183,29 @@ class Processor:
         | Routed[ReadOrWrite | ContinuousReadRequest]
         | SessionGone
         | DeviceMoved
-        | StreamAck,
-    ) -> Sequence[Effect]:
-        """Handle a message that its sender may send, by its kind."""
+        | StreamAck
+        | Assignments
+        | AssignmentsRequest,
+    ) -> Sequence[Effect] | None:
+        """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
+            case Assignments() if not self._streams.ranges.fits(message):
+                return None
+            case Assignments() if self._streams.ranges.take(message):
+                return [
+                    *self._follow_assignments(now_us),
+                    *self._streams.ranges.answer(event.source, message),
+                ]
+            case Assignments() | AssignmentsRequest():
+                return self._streams.ranges.answer(event.source, message)
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionsMoved():
                 return self._use_assignments(now_us, message)
             case Routed():
                 return self._receive_request(now_us, message, message.what)
-            case StreamAck(stream=stream, seq=seq):
-                sender = self._senders.get(event.source)
-                is_current = sender is not None and sender.name == stream
-                return sender.ack_up_to(now_us, seq) if sender is not None and is_current else ()
+            case StreamAck():
+                return self._streams.ack(now_us, event.source, message)
             case SessionGone(session=session):
                 ended = [
                     read_key
@@ -201,9 +217,8 @@ class Processor:
                 for read_key in ended:
                     self._end_read(read_key)
                 if isinstance(message.endpoint, str):
-                    sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
-                        return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
+                        return self._streams.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
@@ -261,14 +276,20 @@ class Processor:
         # A restored store has an old generation.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
         self._store.put("life", self._generation)
-        effects = [effect for sender in self._senders.values() for effect in sender.close()]
-        for server in self._servers:
-            sender = StreamSender[Tell | NewGeneration | Whereabouts](
-                f"{self._me} {self._generation}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
-            )
-            self._senders[server] = sender
-            effects += sender.send(now_us, NewGeneration(self._me, self._generation))
-        return effects
+        return self._streams.begin(now_us, self._generation)
+
+    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
+        """End the reads of sessions with replaced servers, and report their devices to the new ones."""
+        unacknowledged, effects = self._streams.follow_assignments(now_us)
+        reports = {report.endpoint: report for report in unacknowledged}
+        for read_key, read in list(self._reads.items()):
+            endpoint = read_key[0]
+            if self._streams.is_of_another_server(endpoint, read.session):
+                is_proven = read.claims is not None or (endpoint in reports and reports[endpoint].is_proven)
+                reports[endpoint] = Whereabouts(endpoint, read.address, is_proven)
+                self._end_read(read_key)
+        reported = [effect for report in reports.values() for effect in self._streams.send(now_us, report)]
+        return [*effects, *reported]
 
     def _choose_address(self, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address."""
@@ -552,8 +573,7 @@ class Processor:
             partitions=UNSET if read.has_begun else write_partitions(read.partitions),
         )
         read.has_begun = True
-        server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
-        return self._senders[server].send(now_us, tell)
+        return self._streams.send(now_us, tell)
 
     def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
@@ -619,6 +639,8 @@ class Processor:
             or read_key in self._ended
         ):
             return ()  # not yet, or no longer: a client without an answer repeats it
+        if self._streams.is_of_another_server(read_key[0], registration.session):
+            return self._report_session(now_us, routed, registration.session)
         try:
             table = self._check_table(now_us, routed, registration)
             known = self._reads.get(read_key)
@@ -655,6 +677,19 @@ class Processor:
             elif log_incarnation == route.log_incarnation and log_incarnation not in self._log.lineage:
                 return True  # one that its client knows as the present one
         return False
+
+    def _report_session(self, now_us: int, routed: Routed[Request], session: str) -> Sequence[Effect]:
+        """Register nothing in a session with a notification server that is not the device's.
+
+        That server may not know the assignments, or this processor: the later ones are sent to the other.
+        The device's own server gets its address. The client repeats the registration.
+        """
+        verified = routed.verified
+        report = Whereabouts(verified.endpoint, verified.address, verified.claims is not None)
+        return [
+            Send(server_of_session(session), self._streams.ranges.present),
+            *self._streams.send(now_us, report),
+        ]
 
     def _check_table(self, now_us: int, routed: Routed[Request], registration: RegisterRequest) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""

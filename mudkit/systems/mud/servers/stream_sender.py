@@ -80,6 +80,12 @@ class StreamSender(Generic[_T]):
         self.receiver_address, self.is_reached = address, True
         return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.pending_items())]
 
+    def withdraw(self, now_us: int) -> tuple[list[_T], Sequence[Effect]]:
+        """Remove all items, whose receiver was replaced; return their bodies. Later ones count on."""
+        pending = self._stream.pending
+        bodies = [item.body for item in pending]
+        return bodies, self.ack_up_to(now_us, pending[-1].seq) if pending else ()
+
     def close(self) -> Sequence[Effect]:
         """Cancel the deadlines of all items: the stream has ended."""
         return self._in_flight.clear()

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.systems import mud
-from mudkit.systems.mud.messages.parts import server_index
+from mudkit.systems.mud.messages.parts import range_index
 
 LATE_US = 30 * 60 * 1_000_000
 
@@ -20,11 +20,11 @@ class Town:
     def __init__(self, servers, *, is_at_same_server):
         self.lab = Lab(seed=3)
         self.cloud = cloud = mud.Cloud(self.lab, notification_servers=servers)
-        bobs = server_index("bob", servers)
+        bobs = range_index("bob", servers)
         self.other = next(
-            name for name in ("cy", "dee") if (server_index(name, servers) == bobs) == is_at_same_server
+            name for name in ("cy", "dee") if (range_index(name, servers) == bobs) == is_at_same_server
         )
-        self.host_of_other = cloud.notification_servers[server_index(self.other, servers)].split("/")[0]
+        self.host_of_other = cloud.notification_servers[range_index(self.other, servers)].split("/")[0]
         self.host_of_bobs = cloud.notification_servers[bobs].split("/")[0]
         self.ann, *readers = (
             mud.Client(self.lab.device(name), cloud, app="app", token=self.lab.token(name, "app", hours=999))

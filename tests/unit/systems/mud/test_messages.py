@@ -25,7 +25,7 @@ from mudkit.systems.mud.messages.parts import (
     encode_error,
     netid_of,
     processor_index,
-    server_index,
+    range_index,
 )
 
 
@@ -85,21 +85,21 @@ def test_tables_of_one_partition_are_spread_over_all_processors():
 
 @given(st.text(max_size=20), st.integers(1, 1000))
 def test_device_maps_to_an_existing_server(netid, servers):
-    assert server_index(netid, servers) in range(servers)
+    assert range_index(netid, servers) in range(servers)
 
 
 def test_devices_are_spread_evenly_over_the_servers():
-    counts = Counter(server_index(netid, 4) for netid in NETIDS)
+    counts = Counter(range_index(netid, 4) for netid in NETIDS)
     assert sorted(counts) == [0, 1, 2, 3]
     assert min(counts.values()) > 400
 
 
 def test_doubling_the_servers_splits_each_range_in_two():
-    assert all(server_index(netid, 8) // 2 == server_index(netid, 4) for netid in NETIDS)
+    assert all(range_index(netid, 8) // 2 == range_index(netid, 4) for netid in NETIDS)
 
 
 def test_server_of_a_device_is_the_same_in_every_process():
-    assert [server_index(netid, 10) for netid in ("jane-phone", "bob-phone", "")] == [2, 7, 0]
+    assert [range_index(netid, 10) for netid in ("jane-phone", "bob-phone", "")] == [2, 7, 0]
 
 
 @pytest.mark.parametrize(("netid", "app"), [("jane", "news"), ("a/b", "news"), ("a@2", "n s")])

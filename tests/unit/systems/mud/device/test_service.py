@@ -396,3 +396,78 @@ def test_a_generation_of_a_processor_concerns_all_apps(service):
     item = {"kind": "stream", "stream": "s", "number": 1, "first": 1, "body": body}
     forwarded = [to for to, message in sent(service.take("n1", item)) if message["kind"] == "forwarded"]
     assert forwarded == [NEWS, CHAT]
+
+
+# -- servers that do not answer
+
+
+class Greeter(Service):
+    """Service of a device with three notification servers, after its first hello."""
+
+    def __init__(self):
+        self.machine = DeviceService("jane", ["g1"], ["n1", "n2", "n3"], ())
+        self.machine.handle(0, LinkUp("jane", "lte"))
+        self.now_us = 0
+        self.attach()
+
+    def miss(self):
+        """Miss an answer to a hello; return to whom the next one goes, and the servers that it accuses."""
+        self.now_us += LATE_US
+        ((to, hello),) = hellos(self.fire(HELLO, self.now_us))
+        return to, hello.get("unanswered", [])
+
+    def take_from(self, source, kind, **fields):
+        effects = self.machine.handle(self.now_us, Received(source, {"kind": kind, **fields}))
+        return [(to, hello.get("epoch")) for to, hello in hellos(sent(effects))]
+
+
+def test_hello_goes_to_the_next_server_after_two_without_an_answer():
+    greeter = Greeter()
+    assert [greeter.miss() for _ in range(6)] == [
+        ("n1", []), ("n2", ["n1"]), ("n2", ["n1"]),
+        ("n3", ["n1", "n2"]), ("n3", ["n1", "n2"]), ("n1", ["n1", "n2", "n3"]),
+    ]  # fmt: skip
+
+
+def test_server_that_has_not_answered_before_gets_one_hello_after_a_redirection():
+    greeter = Greeter()
+    greeter.miss()
+    greeter.miss()
+    assert greeter.take_from("n2", "redirect", to="n1") == [("n1", None)]
+    assert greeter.miss() == ("n2", ["n1"])
+    greeter.take_from("n2", "redirect", to="n3")  # each server that was not tried gets two
+    assert [greeter.miss()[0] for _ in range(2)] == ["n3", "n2"]
+
+
+def test_welcome_ends_the_accusation_and_says_who_serves():
+    greeter = Greeter()
+    greeter.miss()
+    greeter.miss()
+    greeter.take_from("n1", "welcome", session="s", incarnation=INCARNATION, seq=1)  # it was late
+    ((to, hello),) = hellos(greeter.fire(HEARTBEAT, greeter.now_us))
+    assert (to, "unanswered" in hello) == ("n1", False)
+
+
+def test_unanswered_hello_over_a_former_link_does_not_count():
+    greeter = Greeter()
+    greeter.miss()
+    greeter.machine.handle(greeter.now_us, LinkDown())
+    greeter.machine.handle(greeter.now_us, LinkUp("jane", "wifi"))
+    greeter.fire(GREET, greeter.now_us)
+    assert greeter.miss() == ("n1", [])
+
+
+def test_redirection_of_a_lower_epoch_is_ignored():
+    greeter = Greeter()
+    assert greeter.take_from("n1", "redirect", to="n2", epoch=5) == [("n2", 5)]
+    assert greeter.take_from("n1", "redirect", to="n3", epoch=4) == []
+    assert greeter.take_from("n1", "redirect", to="n3") == []
+    assert greeter.take_from("n1", "redirect", to="n3", epoch=6) == [("n3", 6)]
+
+
+def test_question_of_another_server_is_answered_there_unless_it_is_of_a_lower_epoch():
+    greeter = Greeter()
+    question = {"endpoint": "jane/news", "nonce": "nonce"}
+    assert greeter.take_from("n2", "identify", epoch=5, **question) == [("n2", 5)]
+    assert greeter.take_from("n1", "identify", **question) == []
+    assert greeter.take_from("n2", "identify", endpoint="jane/news", nonce="other") == [("n2", 5)]

@@ -20,6 +20,7 @@ def test_cloud_has_the_requested_number_of_servers():
         "mud-gateway": 1,
         "mud-policies": 1,
         "mud-notifications": 2,
+        "mud-names": 1,
     }
     assert (len(cloud.replicas), len(cloud.gateways), len(cloud.processors)) == (0, 1, 3)
 

@@ -11,7 +11,7 @@ from mud_machines import build_message, handle_event, is_dropped, ports, sent
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
 from mudkit.systems.mud.messages.notifications import Welcome
-from mudkit.systems.mud.messages.parts import server_index
+from mudkit.systems.mud.messages.parts import range_index
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.tokens import Authority
 from mudkit.wire import as_wire
@@ -33,6 +33,7 @@ class Harness:
             AUTHORITY,
             **{"number": 0, "servers": ["server"], **arguments},
             generator="generator",
+            naming="naming",
             processors=["processor", "another processor"],
             max_waiting=max_waiting,
             max_wait_s=max_wait_s,
@@ -104,8 +105,8 @@ def test_items_are_retransmitted_until_acknowledged(harness):
 
 def test_clients_of_another_server_are_redirected():
     servers = ["zero", "one"]
-    own_device = next(name for name in "abcdefgh" if server_index(name, 2) == 0)
-    other_device = next(name for name in "abcdefgh" if server_index(name, 2) == 1)
+    own_device = next(name for name in "abcdefgh" if range_index(name, 2) == 0)
+    other_device = next(name for name in "abcdefgh" if range_index(name, 2) == 1)
     harness = Harness(servers=servers)
     assert handle_event(
         harness.server, "hello", other_device, endpoint=f"{other_device}/news", session=None, seq=1
@@ -272,7 +273,7 @@ def test_restarted_server_uses_other_session_names():
     session_names = set()
     for _ in range(2):
         server = NotificationServer(
-            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", "naming", 2, 100.0
         )
         sent_messages = sent(server.handle(0, LinkUp("server", "server")))
         assert server.handle(0, LinkUp("server", "server")) == ()
@@ -404,7 +405,7 @@ def test_restarted_server_asks_until_a_hello_carries_its_nonce():
     store_ports = ports("server")
     for _ in range(2):
         server = NotificationServer(
-            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", "naming", 2, 100.0
         )
         sent_messages = sent(server.handle(0, LinkUp("server", "server")))
         send_hello(server, 1) if not sent_messages[1:] else None
@@ -422,7 +423,7 @@ def test_session_of_an_app_with_a_token_is_not_taken_over_after_a_restart(nonce)
     store_ports, tokens = ports("server"), {"news": issue()}
     for life in range(3):
         server = NotificationServer(
-            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", "naming", 2, 100.0
         )
         *_, (_, question) = sent(server.handle(0, LinkUp("server", "server")))
         if life:
@@ -447,7 +448,7 @@ def test_restarted_server_stops_asking_silent_clients(restart_us):
     store_ports = ports("server")
     for begin_us in (0, restart_us):
         server = NotificationServer(
-            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", "naming", 2, 100.0
         )
         sent_messages = sent(server.handle(begin_us, LinkUp("server", "server")))
         send_hello(server, 1) if begin_us == 0 and not sent_messages[1:] else None
@@ -570,7 +571,7 @@ def test_session_of_apps_with_tokens_is_not_taken_over_by_an_app_without_one(har
 
 def test_restarted_server_knows_the_apps_that_have_shown_a_token():
     store_ports = ports("server")
-    arguments = (AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0)
+    arguments = (AUTHORITY, 0, ["server"], ["processor"], "generator", "naming", 2, 100.0)
     server = NotificationServer(store_ports, *arguments)
     server.handle(0, LinkUp("server", "server"))
     tokens = {app: issue(app) for app in ("news", "chat")}

@@ -100,7 +100,7 @@ def gateway() -> Gateway:
 
 
 def processor() -> Processor:
-    machine = Processor(ports("p0"), ["p0"], "master", ["r"], ["gateway"], ["server"])
+    machine = Processor(ports("p0"), ["p0"], "master", ["r"], ["gateway"], ["server"], "naming")
     machine.handle(0, LinkUp("p0", "server"))
     machine.handle(0, Received("master", TablesState(bytes(8).hex(), 7, [TABLE], [])))
     return machine

@@ -1,0 +1,281 @@
+"""Notification servers that are replaced: continuous reads miss nothing, and nothing comes twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from busy_labs import POLICY
+from odd_messages import garble_messages
+
+from mudkit import Lab
+from mudkit.events import Received
+from mudkit.systems import mud
+from mudkit.systems.mud.messages.naming import Assignments, Suspect
+from mudkit.systems.mud.messages.parts import server_of_session
+from mudkit.wire import as_wire
+
+PHONES = [f"p{number}" for number in range(6)]
+
+
+class Town:
+    """Phones that read all of a table, and a writer."""
+
+    def __init__(self, servers=2, **phone):
+        self.lab = lab = Lab(seed=3)
+        self.cloud = mud.Cloud(lab, notification_servers=servers)
+        self.hosts = [address.split("/")[0] for address in self.cloud.notification_servers]
+        self.phones = {name: self.client(lab.device(name), **phone) for name in PHONES}
+        self.writer = self.client(lab.server("writer"))
+        self.writer.create("t").result()
+        self.heard = {name: [] for name in PHONES}
+        self.count = 0
+
+    def client(self, host, **more):
+        return mud.Client(host, self.cloud, app="n", token=self.lab.token("u", "n", hours=999), **more)
+
+    def begin(self):
+        for name, phone in self.phones.items():
+            phone.read(
+                "t", "n > 0", "continuous", sync_timestamp=0,
+                callback=lambda change, name=name: self.heard[name].append(change.record["n"]),
+            )  # fmt: skip
+        self.lab.run(minutes=1)
+        return self
+
+    def write(self, times=1, every_s=1.0):
+        for _ in range(times):
+            self.count += 1
+            self.writer.write("t", f"k{self.count}", {"n": self.count})
+            self.lab.run(seconds=every_s)
+
+    def kill(self, number, minutes=0.0):
+        self.lab.faults.kill(self.hosts[number])
+        self.lab.run(minutes=minutes)
+
+    @property
+    def naming(self):
+        return self.lab.world.at_address[self.cloud.naming].machine
+
+    def servers_of_sessions(self):
+        """Count the phones by the number of the server with which they have a session."""
+        machines = [phone.installed.machine for phone in self.phones.values()]
+        sessions = [machine.continuous_reads._registrations.session for machine in machines]
+        return Counter(self.cloud.notification_servers.index(server_of_session(name)) for name in sessions)
+
+    def assert_all_heard(self):
+        """Check that each phone has heard of each write once, and in order."""
+        assert self.heard == {name: [*range(1, self.count + 1)] for name in PHONES}
+
+    def record_messages(self, is_lost=lambda source, to: False):
+        """Record messages from now on: senders, receivers and messages; lose some."""
+        sent = []
+
+        def fault_hook(transfer):
+            source = transfer.sender.address
+            sent.append((source, transfer.to, transfer.message))
+            return () if is_lost(source, transfer.to) else (0,)
+
+        self.lab.faults.messages()
+        self.lab.world.fault_hook = fault_hook
+        return sent
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_server_takes_over_from_a_dead_one(number):
+    """The first one is that which each device asks first."""
+    town = Town().begin()
+    town.write()
+    assert set(town.servers_of_sessions()) == {0, 1}
+    town.kill(number)
+    town.write(60)
+    town.assert_all_heard()
+    assert town.servers_of_sessions() == {1 - number: len(PHONES)}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_devices_that_start_find_a_live_server(number):
+    town = Town()
+    town.kill(number)
+    town.begin()
+    town.lab.run(minutes=1)
+    town.write(2)
+    town.assert_all_heard()
+
+
+def test_idle_reads_move_without_a_write():
+    """Processors report the devices, which would not notice it before their next heartbeat."""
+    town = Town().begin()
+    town.kill(1)
+    town.lab.world.at_address[town.cloud.processors[0]]
+    town.lab.device("new")
+    town.client(town.lab.devices["new"]).read("t", None, "continuous")
+    town.lab.world._handle(
+        town.lab.world.at_address[town.cloud.naming],
+        Received(town.cloud.processors[0], Suspect(town.cloud.notification_servers[1], 0)),
+    )
+    town.lab.run(seconds=20)
+    assert town.servers_of_sessions() == {0: len(PHONES)}
+
+
+def test_heartbeat_finds_the_new_server_of_a_device_without_reads():
+    town = Town(read_policy=mud.ShippedPolicy())
+    town.lab.run(minutes=1)
+    town.kill(0)
+    town.lab.run(minutes=22)
+    town.cloud.ship(POLICY, app="n").result()
+    town.lab.run(minutes=2)
+    versions = [phone.policies().result()["read"]["version"] for phone in town.phones.values()]
+    assert versions == [POLICY.version] * len(PHONES)
+
+
+def test_policies_arrive_that_were_shipped_while_a_server_was_dead():
+    town = Town(read_policy=mud.ShippedPolicy()).begin()
+    town.kill(1)
+    town.cloud.ship(POLICY, app="n").result()
+    town.write(60)
+    versions = [phone.policies().result()["read"]["version"] for phone in town.phones.values()]
+    assert versions == [POLICY.version] * len(PHONES)
+
+
+@pytest.mark.parametrize("store", ["as it was", "a backup", "wiped"])
+def test_server_that_comes_back_is_a_spare_until_another_one_dies(store):
+    town = Town()
+    wiped = town.lab.faults.backup(town.hosts[1])
+    town.begin()
+    backup = town.lab.faults.backup(town.hosts[1])
+    town.kill(1)
+    town.write(60)
+    if store == "as it was":
+        town.lab.faults.restart(town.hosts[1])
+    else:
+        town.lab.faults.restore(town.hosts[1], wiped if store == "wiped" else backup)
+    town.write(60)
+    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.lab.world.at_address[town.cloud.notification_servers[1]].machine._sessions == {}
+    town.kill(0)
+    town.write(60)
+    assert town.servers_of_sessions() == {1: len(PHONES)}
+    town.assert_all_heard()
+
+
+def test_live_server_that_hears_nothing_of_its_replacement_harms_nobody():
+    town = Town().begin()
+    naming, server = town.cloud.naming, town.cloud.notification_servers[1]
+    town.record_messages(lambda source, to: {source, to} == {naming, server})
+    suspect = Received(town.cloud.processors[0], Suspect(server, 0))
+    town.lab.world._handle(town.lab.world.at_address[naming], suspect)
+    town.write(60)
+    town.assert_all_heard()
+    assert town.servers_of_sessions() == {0: len(PHONES)}
+    town.lab.faults.kill("p0")  # it asks the first server first, and has heard of no epoch
+    town.lab.faults.restart("p0")
+    town.write(60)
+    town.assert_all_heard()
+
+
+def test_without_the_naming_machine_all_goes_on_but_nobody_takes_over():
+    town = Town().begin()
+    town.lab.faults.kill("mud-names")
+    town.write(10)
+    town.assert_all_heard()
+    town.kill(1)
+    town.write(120)
+    assert town.servers_of_sessions()[1] > 0
+    assert any(len(heard) < town.count for heard in town.heard.values())
+    town.lab.faults.restart("mud-names")
+    town.lab.run(minutes=2)
+    town.assert_all_heard()
+    assert town.servers_of_sessions() == {0: len(PHONES)}
+
+
+@pytest.mark.parametrize("also_dead", [0, 2])
+def test_naming_machine_that_was_restored_goes_on_above_what_servers_know(also_dead):
+    town = Town(servers=3)
+    backup = town.lab.faults.backup("mud-names")
+    town.begin()
+    town.kill(1)
+    town.write(60)
+    before = town.naming.ranges.present
+    assert before.epoch > 0
+    town.lab.faults.restore("mud-names", backup)
+    town.lab.run(seconds=1)
+    assert town.naming.ranges.epoch == 0
+    town.kill(also_dead)
+    town.write(60)
+    after = town.naming.ranges.present
+    assert after.epoch > before.epoch
+    (live,) = {0, 2} - {also_dead}
+    assert set(after.servers) == {town.cloud.notification_servers[live]}
+    town.assert_all_heard()
+
+
+def test_naming_machine_that_restarts_repeats_its_last_change():
+    town = Town().begin()
+    processor = town.cloud.processors[0]
+    town.record_messages(lambda source, to: (source, to) == (town.cloud.naming, processor))
+    town.kill(1)
+    town.write(60)
+    machine = town.lab.world.at_address[processor].machine
+    assert (machine._streams.ranges.epoch, town.naming.ranges.epoch > 0) == (0, True)
+    town.lab.faults.messages()
+    town.lab.faults.kill("mud-names")
+    town.lab.faults.restart("mud-names")
+    town.lab.run(seconds=1)
+    assert machine._streams.ranges.present == town.naming.ranges.present
+    town.lab.run(minutes=2)
+    town.assert_all_heard()
+
+
+def test_only_server_is_not_replaced_and_goes_on_when_it_is_back():
+    town = Town(servers=1).begin()
+    town.kill(0, minutes=30)
+    town.write(5)
+    assert town.naming.ranges.epoch == 0
+    town.lab.faults.restart(town.hosts[0])
+    town.lab.run(minutes=2)
+    town.assert_all_heard()
+
+
+def test_nothing_changes_while_all_servers_are_dead():
+    town = Town().begin()
+    town.kill(0)
+    town.kill(1)
+    town.write(60)
+    assert town.naming.ranges.epoch == 0
+    town.lab.faults.restart(town.hosts[0])
+    town.lab.run(minutes=3)
+    town.assert_all_heard()
+    assert town.servers_of_sessions() == {0: len(PHONES)}
+
+
+def test_naming_machine_is_idle_while_nobody_suspects_a_server():
+    town = Town().begin()
+    sent = town.record_messages()
+    for _ in range(20):
+        town.write(every_s=3600.0)
+    assert len(sent) > 1000
+    assert [to for source, to, _ in sent if town.cloud.naming in (source, to)] == []
+    fields = {name for _, _, message in sent for name in as_wire(message)}
+    assert not fields & {"epoch", "unanswered"}
+
+
+def test_acknowledged_change_is_told_no_more():
+    town = Town(servers=3).begin()
+    town.kill(1)
+    town.write(60)
+    town.lab.faults.restart(town.hosts[1])
+    town.lab.run(minutes=30)
+    sent = town.record_messages()
+    town.lab.run(hours=3)
+    assert [message for *_, message in sent if isinstance(message, Assignments)] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbled_messages_cause_no_failure_during_a_take_over(seed):
+    town = Town().begin()
+    town.kill(1)
+    with garble_messages(town.lab, seed) as sent:
+        town.write(60)
+    assert "Naming" in sent
+    assert town.lab.problems.empty
