@@ -94,7 +94,7 @@ class BusyLab:
 
 class Mud(BusyLab):
     KINDS = frozenset({
-        "administered", "alter", "ask", "asks", "complete", "confirmed", "create", "describe", "described", "drop",
+        "administered", "alter", "ask", "asks", "complete", "confirmed", "create", "drop",
         "follow", "followed", "has", "hello", "log", "outcome", "part", "read", "redirect", "register", "registered",
         "state", "stream", "unregister", "update_data", "welcome", "write",
     })  # fmt: skip

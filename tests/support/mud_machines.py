@@ -29,9 +29,7 @@ _DEFAULT_FIELDS = {
     "outcome": {"claims": None},
     "administered": {"claims": None},
     "registered": {"life": 1, "lsn": 7, "data_seq": 1, "of": "0"},
-    "described": {"error": None},
     "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first", "tokens": {}},
-    "describe": {"claims": None},
 }  # fmt: skip
 """Default fields of each kind of message."""
 
@@ -54,9 +52,11 @@ def ports(address="here", store=None, has_listener=None):
 
 
 def build_request(identity="1", client="jane/news", token=None, **what):
-    """Return a request of a client; other fields have their defaults."""
+    """Return a request of a client; other fields have their defaults. ``start`` is that of the message."""
+    start = {"start": what.pop("start")} if "start" in what else {}
     what = {**_DEFAULT_REQUESTS[what["op"]], **what}
-    return {"kind": "ask", "id": f"{client} {identity}", "client": client, "token": token, "what": what}
+    identity = f"{client} {identity}"
+    return {"kind": "ask", "id": identity, "client": client, "token": token, "what": what, **start}
 
 
 _DEFAULT_ROUTES = {

@@ -68,7 +68,7 @@ from mudkit.systems.mud.messages.requests import (
     WriteRequest,
     WriteResult,
 )
-from mudkit.systems.mud.messages.servers import Routed, RowEntry
+from mudkit.systems.mud.messages.servers import Route, Routed, RowEntry
 from mudkit.systems.mud.operations import Write
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
@@ -78,6 +78,7 @@ from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.stream_sender import StreamSender
+from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables import write_rules
 from mudkit.systems.mud.tables.table import Table
@@ -190,6 +191,11 @@ def _send_at_once(
     if call.type == "blind":
         self._requests.check_again(self._local.writes[self._local.writes.last_seq])
     return [*effects, *self._requests.advance(now_us)]
+
+
+def _choose_first_replica(self: Processor, identity: str, route: Route) -> str:
+    """Choose the first replica for all reads, and for their repetitions."""
+    return self._back_end if route.is_latest or not self._replicas else self._replicas[0]
 
 
 def _follow_nothing(self: WriteRequests, seq: int) -> WriteRequest:
@@ -864,6 +870,33 @@ BUGS: Final = (
         ((Greeting, "_record_miss", lambda self: None),),
         in_histories=False,
         seed=103,
+    ),
+    Bug(
+        "a creation that is answered before the gateways know it",
+        "a gateway tells a client that there is no table although its creation was answered",
+        (
+            (
+                TableFollowers,
+                "send_when_acknowledged",
+                lambda self, now_us, identity, answer, lineage: (answer,),
+            ),
+        ),
+        in_histories=False,
+        seed=9,
+    ),
+    Bug(
+        "a gateway that waits for the back end",
+        "no read is answered while the back end is down",
+        ((gateway, "UNANSWERED_US", 10**15),),
+        in_histories=False,
+        seed=26,
+    ),
+    Bug(
+        "a read that always goes to the same replica",
+        "a read is not answered while its replica is down with the back end",
+        ((Processor, "_choose_address", _choose_first_replica),),
+        in_histories=False,
+        seed=155,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

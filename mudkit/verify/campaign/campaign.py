@@ -18,7 +18,9 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
+from mudkit.verify.campaign.away import AWAY_STEP, BackEndAway
 from mudkit.verify.campaign.batches import BATCH_STEPS, Batches
+from mudkit.verify.campaign.creations import CREATION_STEP, Creations
 from mudkit.verify.campaign.drafts import DRAFT_STEPS, Drafts
 from mudkit.verify.campaign.faults import KINDS, NAMES, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
@@ -160,6 +162,17 @@ class Campaign:
         self.drafts = Drafts(
             self.lab, self.clients, groups, self.work.log, Random(f"drafts of the devices of run {seed}")
         )
+        self.away = BackEndAway(
+            self.lab,
+            self.cloud,
+            self.clients,
+            self.faults,
+            lag_s,
+            self._is_well,
+            self.rolled_back_us,
+            Random(f"times without the back end of run {seed}"),
+        )
+        self.creations = Creations(self.clients, Random(f"creations of tables of run {seed}"))
         self._applications = Random(f"applications of run {seed}")
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
         self._increments = Random(f"increments of {seed}")
@@ -340,6 +353,8 @@ class Campaign:
             self.batches.begin()
         if self.drafts.is_used:
             self.drafts.begin()
+        if self.away.is_used:
+            self.away.begin()
         if self.neighbours:
             self.neighbours.begin()
             self.counts["other apps"] += 1
@@ -497,7 +512,7 @@ class Campaign:
         many = self._ranges.choices([0, 30], [1, 1])[0] if self._by_utility else 0
         plan += [(self._ranges.randint(0, end_us), "range") for _ in range(many)]
         plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us), *self.batches.plan(end_us)]
-        plan += self.drafts.plan(end_us)
+        plan += [*self.drafts.plan(end_us), *self.away.plan(end_us), *self.creations.plan(end_us)]
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -543,6 +558,10 @@ class Campaign:
             self.batches.act(step)
         elif step in DRAFT_STEPS:
             self.drafts.act(step)
+        elif step == AWAY_STEP:
+            self.away.act()
+        elif step == CREATION_STEP:
+            self.creations.act()
         elif step in STEPS or step in (OUTAGE, DELAYS, FLOODS):
             self.neighbours.act(step)
         elif step in TRIALS:

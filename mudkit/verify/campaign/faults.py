@@ -131,6 +131,8 @@ class FaultInjector:
         """Host being killed at once; all others are killed at a crash point."""
         for device in devices:  # no other device can have the first address, which is a name
             lab.faults.change_address(device)
+        self._kept_down_us: dict[str, int] = {}
+        """Least time for which the next kill of a host lasts."""
         self._down: dict[str, str] = {}
         """Kill from which each host has not recovered yet."""
         self._backups: list[dict[str, Backup]] = []
@@ -252,6 +254,18 @@ class FaultInjector:
     def begin_reads_at_once(self) -> None:
         """Count many continuous reads that are about to begin as a fault."""
         self._begin(READS_AT_ONCE, _READS_S)
+
+    def keep_down(self, host: str, minutes: float) -> None:
+        """Kill a host, for some minutes."""
+        self._kept_down_us[host] = round(minutes * 60e6)
+        self._killed_now = host
+        self._faults.kill(host)
+        self._killed_now = None
+
+    def is_online(self, device: str) -> bool:
+        """Return whether a device has a link, and its machines run."""
+        host = self._world.hosts[device]
+        return host.is_online and all(process.machine is not None for process in host.processes)
 
     def end(self) -> None:
         """End the faults of messages, which do not end by themselves."""
@@ -395,7 +409,8 @@ class FaultInjector:
         self._down[host] = column = _killed(self._kind_of[host], point)
         self._begin(column, float("inf"))
         max_s = 30.0 if self._kind_of[host] == "store" else 120.0  # nothing progresses without the store
-        restart_us = self._world.now_us + round(self._restarts.uniform(0.1, max_s) * 1e6)
+        down_us = round(self._restarts.uniform(0.1, max_s) * 1e6)
+        restart_us = self._world.now_us + max(down_us, self._kept_down_us.pop(host, 0))
         self._world.schedule_action(restart_us, lambda _: self._restart(host))
 
     def _restart(self, host: str) -> None:

@@ -67,7 +67,7 @@ class Judgement:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts
+        self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts + campaign.away.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
@@ -129,6 +129,8 @@ class Judgement:
             "no app sees what only another one may see": self._judge_seen,
             "the apps of a device keep to the budget of its store": self._judge_stores,
             "an app's reads do not end with those of another app of its device": self._judge_missed,
+            "a replica answers while the back end is down": self._judge_away,
+            "a table exists as soon as its creation is answered": self._judge_creations,
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
@@ -754,6 +756,14 @@ class Judgement:
     def _judge_replaced(self) -> None:
         """Add the guarded records that others than their owners replaced."""
         self.problems += self.campaign.guarded.replaced()
+
+    def _judge_away(self) -> None:
+        """Add the reads that were not answered while the back end was down."""
+        self.problems += self.campaign.away.problems
+
+    def _judge_creations(self) -> None:
+        """Add the reads of created tables that were refused because there is none."""
+        self.problems += self.campaign.creations.unknown()
 
     def _judge_outdated(self) -> None:
         """Add the reads that showed older versions than their clients knew."""

@@ -39,6 +39,7 @@ from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
 from mudkit.systems.mud.servers.stream_sender import AGAIN
+from mudkit.systems.mud.servers.table_followers import TABLES
 from mudkit.verify.campaign.drafts import DRAFTS
 from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.link_shares import LinkShares
@@ -280,19 +281,21 @@ class _GatewayObserver:
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
         """Yield the names of a gateway's transitions; see :meth:`_ClientObserver.names`."""
+        sent = _sent(effects)
+        if type(event) is TimerFired:
+            yield from self._observe_passed(sent)
+            if any(message["kind"] in ("has", "follow") for message in sent):
+                yield "gateway: asks again for the tables"
         if type(event) is not Received:
             return
-        kind, sent = event.message["kind"], _sent(effects)
+        kind = event.message["kind"]
         first = _kind_of(sent[0]) if sent else None
         if kind in ("ask", "asks", "asks of apps"):
-            yield "gateway: token refused" if first == "refused" else f"gateway: ask, {first}"
-        elif kind == "described":
-            if first is None:
-                yield "gateway: described, nobody asks"
-            elif first == "write" and sent[0]["verified"]["refused"] is not None:
-                yield "gateway: write with a refused token"
-            else:
-                yield "gateway: table refused" if first == "refused" else f"gateway: {first} passed on"
+            passed = list(self._observe_passed(sent))
+            yield from passed or ["gateway: waits for the tables"]
+        elif kind in ("log", "state"):
+            yield "gateway: tables" if kind == "state" or event.message["entries"] else "gateway: confirmed"
+            yield from self._observe_passed(sent)
         elif kind in ("part", "registered"):
             if first is None:
                 yield f"gateway: {kind}, nobody asks"
@@ -300,6 +303,22 @@ class _GatewayObserver:
                 yield f"gateway: {kind}, the last" if sent[-1]["kind"] == "complete" else f"gateway: {kind}"
         elif kind in ("outcome", "administered", "restarted"):
             yield f"gateway: {kind}" if sent else "gateway: outcome, nobody asks"
+
+    def _observe_passed(self, sent: Sequence[Any]) -> Iterator[str]:
+        """Yield the names for requests that are passed on, or answered at once."""
+        for message in sent:
+            kind = _kind_of(message)
+            if kind == "refused":
+                is_of_token = message["error"]["kind"] in ("TokenExpired", "AccessDenied")
+                yield "gateway: token or access refused" if is_of_token else "gateway: table refused"
+            elif kind == "write" and message["verified"]["refused"] is not None:
+                yield "gateway: write with a refused token"
+            elif kind == "admin":
+                yield "gateway: ask, admin"
+            elif kind in ("read", "write", "register", "update_data", "unregister"):
+                yield f"gateway: {kind} passed on"
+            elif kind == "restarted":
+                yield "gateway: restarted"
 
 
 class _FollowerObserver:
@@ -398,7 +417,10 @@ class _BackEndObserver:
         """Yield the names of the back end's transitions; see :meth:`_ClientObserver.names`."""
         sent = _sent(effects)
         if type(event) is TimerFired:
-            yield "back end: log sent again" if sent else "back end: nothing to send again"
+            if event.name == TABLES:
+                yield "back end: waits for a gateway"
+            else:
+                yield "back end: log sent again" if sent else "back end: nothing to send again"
         elif type(event) is LinkUp:
             yield "back end: begins"
         elif type(event) is Received:
@@ -408,11 +430,8 @@ class _BackEndObserver:
                 yield f"back end: {_outcome(message, sent, is_kept)}"
             elif kind == "admin" and not sent:
                 yield "back end: admin, late copy"
-            elif kind in ("describe", "admin") and sent[0]["kind"] == "restarted":
+            elif kind == "admin" and sent[0]["kind"] == "restarted":
                 yield "back end: restarted"
-            elif kind == "describe":
-                known = sent[0]["table"] is not None
-                yield "back end: describe" if known else "back end: describe, no such table"
             elif kind == "read":
                 yield "back end: read"
             elif kind == "admin":

@@ -85,36 +85,11 @@ class Routed(Struct, Generic[_R], frozen=True, tag_field="kind", tag="routed"):
 ReadOrWrite: TypeAlias = ReadRequest | WriteRequest
 
 
-class Describe(Struct, frozen=True, tag_field="kind", tag="describe", kw_only=True):
-    """Gateway to back end: request for the properties of a table.
-
-    ``joined`` names the tables that a read looks up records in; absent: none.
-    """
-
-    id: Name
-    name: Name
-    claims: Claims | None
-    joined: list[str] | UnsetType = UNSET
-    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
-
-
-class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=True):
-    """Back end to gateway: the properties of a table, or an error.
-
-    ``joined`` has those of the tables that a read looks up records in; absent: none.
-    """
-
-    id: Name
-    table: Table | None = None
-    error: EncodedError | None = None
-    joined: list[Table] | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        check_consistent((self.table is None) is not (self.error is None))
-
-
 class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
-    """Follower to back end: request for the whole state; ``incarnation`` is the follower's."""
+    """Follower to back end: request for the whole state; ``incarnation`` is the follower's.
+
+    A gateway follows the entries of tables only: its state has no rows.
+    """
 
     incarnation: Name = field(name="turn")
 
@@ -123,7 +98,7 @@ class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
     """Follower to back end: acknowledgement of the log up to an entry.
 
     ``log_incarnation`` is the last one that the follower knows; absent: the first. ``nonce`` asks for the
-    lineage of the log as it is now; absent: no question.
+    lineage of the log as it is now, and a gateway's for the entries that it lacks; absent: no question.
     """
 
     lsn: Lsn
@@ -180,15 +155,26 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
 
     A follower that has no state requests it (:class:`FollowLog`), another one says its position. ``lineage``
     is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
+    A gateway is sent the entries of tables after the position ``after_lsn`` and up to ``through_lsn``: all of
+    them, so that it is complete up to there. Absent: the receiver follows all entries, which have no gaps, or
+    it is only asked for its position.
     """
 
     entries: list[LogEntry]
     lineage: Lineage | UnsetType = UNSET
     nonce: Name | UnsetType = UNSET
+    after_lsn: Count | UnsetType = field(name="after", default=UNSET)
+    through_lsn: Count | UnsetType = field(name="through", default=UNSET)
+
+    def __post_init__(self) -> None:
+        check_consistent((self.after_lsn is UNSET) is (self.through_lsn is UNSET))
 
 
 class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
-    """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`."""
+    """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`.
+
+    A gateway is sent no rows, and the tables also if it lacks more entries than the back end still has.
+    """
 
     incarnation: str = field(name="turn")
     lsn: Count
@@ -213,8 +199,8 @@ class PartitionsMoved(Struct, frozen=True, tag_field="kind", tag="partitions mov
 
 
 GATEWAY_FROM_BACK_END: Final = Accepts[
-    Described | Administered | WriteOutcome | Part | LogRestarted | PartitionsMoved
-](Described, Administered, WriteOutcome, Part, LogRestarted, PartitionsMoved)
+    Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved
+](Administered, WriteOutcome, Part, LogRestarted, Log, TablesState, PartitionsMoved)
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest]](
@@ -225,8 +211,8 @@ PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved](
 )
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
-BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Routed[AdministrationRequest]](
-    Describe, Routed[AdministrationRequest]
+BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
+    Routed[AdministrationRequest], FollowLog, LogAck
 )
 BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck](
     Routed[ReadOrWrite], FollowLog, LogAck

@@ -4,9 +4,9 @@ Its rules (Mobius 3, 4.2):
 
 =============  ======================================================================================
 any message    dropped unless its sender may send it
-Describe       return the properties of a table, and of those that a read looks up records in
 administration create, alter or drop a table, once for each request, however often it arrives; its result is
-               stored until the client has received it
+               stored until the client has received it, and sent when all gateways have the change
+               (:mod:`~mudkit.systems.mud.servers.table_followers`)
 WriteRequest   at its first arrival: apply it, blind or conditional on the version that it replaces; the
                result is the next version and entry of the log, a conflict, or a refusal; it is stored
                with the write and returned to every duplicate. A write whose token has expired is not
@@ -18,7 +18,7 @@ WriteRequest   at its first arrival: apply it, blind or conditional on the versi
                consecutive entries of the log, or none is, if one is refused. New entries are sent to the
                followers that have acknowledged all before them
 ReadRequest    answer from its own copy, which is always the latest
-FollowLog      send the whole state
+FollowLog      send the whole state, a gateway all tables
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
                those that are older than this and that all followers have acknowledged
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
@@ -26,7 +26,7 @@ start          the log of a non-empty store continues with another incarnation i
                store does the same as soon as it receives an incarnation or an entry that it does not know
 LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
-               incarnation that it does not know
+               incarnation that it does not know. A gateway is sent with it the entries that it lacks
 =============  ======================================================================================
 
 Mobius 4.1 collects what is kept of deleted records when all replicas are up to date. Without a tombstone the
@@ -74,8 +74,6 @@ from mudkit.systems.mud.messages.servers import (
     BACK_END_FROM_PROCESSOR,
     BACK_END_FROM_REPLICA,
     CollectEntry,
-    Describe,
-    Described,
     DropEntry,
     FollowLog,
     Log,
@@ -87,6 +85,7 @@ from mudkit.systems.mud.messages.servers import (
     TableEntry,
 )
 from mudkit.systems.mud.servers.replica import answer_read
+from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables.changes import Changes, change_record, check_kinds
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
@@ -108,11 +107,11 @@ _UNKNOWN: Final = -1
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
-_Message: TypeAlias = Describe | Routed[AdministrationRequest] | Routed[ReadOrWrite] | FollowLog | LogAck
+_Message: TypeAlias = Routed[AdministrationRequest] | Routed[ReadOrWrite] | FollowLog | LogAck
 
 
 class BackEnd:
-    """Machine of the back end; ``processors`` and ``replicas`` follow the log.
+    """Machine of the back end; ``processors`` and ``replicas`` follow the log, ``gateways`` the tables.
 
     Tombstones are kept for ``keep_deleted_us`` at least.
     """
@@ -130,7 +129,7 @@ class BackEnd:
         """Time of the next collection of tombstones."""
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
-            str, Accepts[Describe | Routed[AdministrationRequest]]
+            str, Accepts[Routed[AdministrationRequest] | FollowLog | LogAck]
             | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
             | Accepts[Routed[ReadRequest] | FollowLog | LogAck],
         ] = {
@@ -153,6 +152,7 @@ class BackEnd:
         """Followers that have requested the state since this start."""
         self._in_flight: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers with unacknowledged messages."""
+        self._gateways = TableFollowers(gateways, self._copy)
 
     def overview(self) -> View:
         """Return the view of a display: the tables with their properties."""
@@ -190,7 +190,10 @@ class BackEnd:
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
-                return self._push(now_us, self._acked_lsns)
+                announced = self._gateways.announce(self._lineage) if self._lineage else ()
+                return *announced, *self._push(now_us, self._acked_lsns)
+            case TimerFired(name="tables"):
+                return self._gateways.send_again(now_us, self._lineage)
             case TimerFired():
                 late = self._in_flight.overdue(now_us)
                 return [*self._push(now_us, late), *self._in_flight.restart(now_us)]
@@ -215,7 +218,7 @@ class BackEnd:
         self._lineage = continue_lineage({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
         self._acked_lsns = dict.fromkeys(self._acked_lsns, _UNKNOWN)
-        return self._push(now_us, self._acked_lsns)
+        return *self._gateways.announce(self._lineage), *self._push(now_us, self._acked_lsns)
 
     def _receive(
         self,
@@ -226,16 +229,14 @@ class BackEnd:
         """Handle a message that its sender may send, by its kind."""
         source = event.source
         match message:
-            case Describe(id=identity, log_incarnation=known) if self._is_other_incarnation(known):
-                return (Send(source, self._build_restarted(identity, known or "")),)
-            case Describe():
-                return (Send(source, self._describe(message)),)
             case Routed():
                 return self._receive_request(now_us, message, message.what)
             case FollowLog(incarnation=incarnation):
+                self._followed.add(source)
+                if source in self._gateways:
+                    return (self._gateways.build_state(source, incarnation, self._lineage),)
                 # Its position is unknown until it acknowledges the state that it requests.
                 self._acked_lsns[source] = _UNKNOWN
-                self._followed.add(source)
                 state = replace(self._copy.build_state(incarnation), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._in_flight.start(now_us, source)
             case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
@@ -244,6 +245,8 @@ class BackEnd:
                 if self._is_other_incarnation(log_incarnation):
                     return answer
                 is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
+                if is_possible and source in self._gateways:
+                    return self._gateways.record_ack(source, lsn, nonce, self._lineage)
                 return *answer, *(
                     self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
                 )
@@ -278,17 +281,6 @@ class BackEnd:
             former_log_incarnation=log_incarnation,
             shared_lsn=shared_lsn,
         )
-
-    def _describe(self, message: Describe) -> Described:
-        """Return a table, and those that a read looks up records in; or the error of an unknown one."""
-        known = self._copy.tables
-        names = (message.name, *(message.joined or ()))
-        for name in names:
-            if name not in known:
-                error = encode_error(no_such_table_error(name, known, message.claims))
-                return Described(id=message.id, error=error)
-        table, *joined = (known[name] for name in names)
-        return Described(id=message.id, table=table, joined=joined or UNSET)
 
     # -- writes
 
@@ -474,7 +466,8 @@ class BackEnd:
     ) -> Sequence[Effect]:
         """Create, alter or drop a table at the first arrival of a request, and return its stored result.
 
-        Results that the client has received are removed; a late copy of their requests has no effect.
+        It is sent when the gateways have the change. Results that the client has received are removed; a late
+        copy of their requests has no effect.
         """
         client, _, number = routed.id.rpartition(".")
         first = self._store.get(f"done before {client}", int) or 0
@@ -498,8 +491,11 @@ class BackEnd:
                 pushed = self._push_to_followers_at(now_us, lsn)
             self._store.put(f"done {routed.id}", result)
             self._add_administrator(client)
-        answer = Administered(id=routed.id, claims=routed.verified.claims, **asdict(result))
-        return (Send(routed.route.reply, answer), *pushed)
+        administered = Administered(id=routed.id, claims=routed.verified.claims, **asdict(result))
+        answer = Send(routed.route.reply, administered)
+        if result.error is not UNSET:
+            return (answer,)
+        return *self._gateways.send_when_acknowledged(now_us, routed.id, answer, self._lineage), *pushed
 
     def _add_administrator(self, client: str) -> None:
         """Add an incarnation to those of an endpoint whose results are kept; delete those of the oldest.
@@ -570,6 +566,8 @@ class BackEnd:
         self._store.put("lsn", entry.lsn)
         self._log[entry.lsn] = entry
         self._copy.apply(entry)
+        if isinstance(entry, TableEntry | DropEntry):
+            self._gateways.add_entry(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
         """Remove the tombstones that are old enough and that all followers have, at most once a period.

@@ -5,20 +5,33 @@ Its rules (Mobius 4.2). It has no durable state: a client without an answer repe
 ====================  ==============================================================================
 any message           dropped unless its sender may send it; an app only over its device's service
 AppsBatch             each part as if it had come alone, with the token of its own app
-Ask, AskBatch         verify the token; ask the back end for the table, and for those that a read
-                      looks up records in, to which the client must have access, too; then
+Ask, AskBatch         verify the token; wait until the tables are confirmed, or the back end has not
+                      answered for a second; check access to the table, and to those that a read
+                      looks up records in; then
 ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
-LogRestarted          to the client, which is to repeat its request
 PartitionsMoved       later requests go to the processors that it says
 answers               to the client; :class:`PartsComplete` after the last part of a read
+Log, TablesState      the entries of tables, which the gateway follows, or all tables
 ====================  ==============================================================================
 
 A request is passed on as its client has sent it, with its route and its verified sender (:class:`Routed`); an
-answer goes back as it has come. The table is requested from the back end each time, half a millisecond away:
-an altered ACL is in effect as soon as the alteration is answered.
+answer goes back as it has come.
+
+An altered ACL is in effect as soon as the alteration is answered
+(:mod:`~mudkit.systems.mud.servers.confirmed_tables` has the times). A gateway passes a request on by tables
+that lack an entry only if they were confirmed before the entry and at most ``CONFIRMED_US`` ago, or if it has
+asked the back end in vain for ``UNANSWERED_US`` since the request came. The back end answers an alteration
+when the gateway has acknowledged it, or has not for ``ALONE_US``, while it was sent it every 200 ms: this is
+longer than both together, so that no confirmation from before is left. What remains is a gateway that runs
+but has no messages from the back end in all that time, and none again later, when it asks: servers of a lab
+reach each other, or are down.
+
+While the back end is down, only requests that are admitted are passed on: a refusal may be outdated, and
+waits. A client that knows another incarnation of the log than the gateway is asked to repeat its request, by
+the lineage in an answer for which the gateway has asked since.
 """
 
 from __future__ import annotations
@@ -30,8 +43,9 @@ from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
+from mudkit.delivery.session import last_lsn_of
 from mudkit.errors import AccessDenied, MudkitError, TokenExpired
-from mudkit.events import Effect, Event, Ports, Received, Send
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages.partitions import read_partitions
 from mudkit.systems.mud.messages.parts import (
@@ -63,27 +77,33 @@ from mudkit.systems.mud.messages.servers import (
     GATEWAY_FROM_BACK_END,
     GATEWAY_FROM_PROCESSOR,
     GATEWAY_FROM_REPLICA,
-    Describe,
-    Described,
+    Log,
     PartitionsMoved,
     Route,
     Routed,
+    TablesState,
     Verified,
 )
+from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
-from mudkit.systems.mud.tables.table import Table
+from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Authority, Claims
 
 _MAX_OPEN: Final = 10_000
-_Answer: TypeAlias = Described | Administered | WriteOutcome | Part | ContinuousReadAck | LogRestarted
+_ASK: Final = "tables"
+"""Name of the timer while requests wait for the tables."""
+_ASK_US: Final = 200_000
+_MAX_WAIT_US: Final = 10_000_000
+"""Time for which a request waits for the tables: then its client sends it again."""
+_Answer: TypeAlias = Administered | WriteOutcome | Part | ContinuousReadAck | LogRestarted
 
 
 @dataclass
 class _OpenRequest:
-    """An unanswered request.
+    """An unanswered request, which came at a time.
 
     ``joined`` names the tables that a read looks up records in; ``places`` are the partitions that answer,
     and ``missing`` those that have not.
@@ -92,6 +112,7 @@ class _OpenRequest:
     ask: Ask
     verified: Verified
     joined: Sequence[str]
+    came_us: int
     table: Table | None = None
     places: list[int] = field(default_factory=list)
     missing: set[int] = field(default_factory=set)
@@ -110,11 +131,6 @@ class _OpenRequest:
                 return isinstance(what, AdministrationRequest)
             case ContinuousReadAck(processor=processor):
                 return isinstance(what, ContinuousReadRequest) and processor == source
-            case Described(table=table, joined=joined):
-                if isinstance(what, AdministrationRequest):
-                    return False
-                names = [] if table is None else [table.name, *(other.name for other in joined or ())]
-                return names in ([], [what.name, *self.joined])
 
 
 class Gateway:
@@ -134,7 +150,7 @@ class Gateway:
         self._assignments = PartitionAssignments(processors)
         self._accepts: dict[
             str,
-            Accepts[Described | Administered | WriteOutcome | Part | LogRestarted | PartitionsMoved]
+            Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved]
             | Accepts[ContinuousReadAck]
             | Accepts[Part],
         ] = {
@@ -142,10 +158,19 @@ class Gateway:
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
             **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
         }
+        self._tables = ConfirmedTables(back_end, ports.entropy)
         self._open: OrderedDict[str, _OpenRequest] = OrderedDict()
+        self._waiting: dict[str, None] = {}
+        """Identifiers of the requests that wait for the tables, in order."""
+        self._is_timer_set = False
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if isinstance(event, LinkUp):
+            return self._tables.ask(now_us)
+        if isinstance(event, TimerFired):
+            self._is_timer_set = False
+            return *self._pass_waiting(now_us), *self._ask(now_us, is_again=True)
         if not isinstance(event, Received):
             return ()
         accepts = self._accepts.get(event.source)
@@ -158,6 +183,9 @@ class Gateway:
         if isinstance(message, PartitionsMoved):
             self._assignments.accept(message)
             return ()
+        if isinstance(message, Log | TablesState):
+            taken = self._tables.receive(now_us, message)
+            return *taken, *self._pass_waiting(now_us), *self._ask(now_us)
         request = None if message is None else self._open.get(message.id)
         if message is None or (request is not None and not request.can_answer(event.source, message)):
             return record_dropped(event)
@@ -182,7 +210,7 @@ class Gateway:
         return asks if is_own else None
 
     def _open_request(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
-        """Check the token of a request, keep it open, and ask the back end for its tables.
+        """Check the token of a request, keep it open, and pass it on when the tables are confirmed.
 
         A token that is refused is answered at once; that of a write may have expired: the back end decides.
         """
@@ -206,56 +234,116 @@ class Gateway:
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
         verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
-        request = self._open[ask.id] = _OpenRequest(ask, verified, joined)
+        request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
-            self._open.popitem(last=False)
+            self._waiting.pop(self._open.popitem(last=False)[0], None)
         if isinstance(what, AdministrationRequest):
             return (Send(self._back_end, self._route(request)),)
-        describe = Describe(
-            id=ask.id,
-            name=what.name,
-            claims=claims,
-            joined=list(joined) or UNSET,
-            log_incarnation=ask.log_incarnation,
+        passed = self._pass_on(now_us, request)
+        if passed is not None:
+            return passed
+        self._waiting[ask.id] = None
+        return self._ask(now_us)
+
+    # -- waiting for the tables
+
+    def _ask(self, now_us: int, *, is_again: bool = False) -> Sequence[Effect]:
+        """Ask for the tables if requests wait for them, and again until none does."""
+        if not self._waiting:
+            return ()
+        effects: list[Effect] = []
+        if is_again or not self._tables.is_asking:
+            asks = [self._open[identity].ask for identity in self._waiting]
+            known = next((ask.log_incarnation for ask in asks if ask.log_incarnation), "")
+            effects += self._tables.ask(now_us, known)
+        if not self._is_timer_set:
+            self._is_timer_set = True
+            effects.append(SetTimer(_ASK, _ASK_US))
+        return effects
+
+    def _pass_waiting(self, now_us: int) -> Sequence[Effect]:
+        """Pass on the requests that need not wait any more; forget those that have waited for too long."""
+        effects: list[Effect] = []
+        for identity in list(self._waiting):
+            request = self._open[identity]
+            passed = self._pass_on(now_us, request)
+            if passed is None and now_us < request.came_us + _MAX_WAIT_US:
+                continue
+            del self._waiting[identity]
+            if passed is None:
+                del self._open[identity]
+            else:
+                effects += passed
+        return effects
+
+    def _pass_on(self, now_us: int, request: _OpenRequest) -> Sequence[Effect] | None:
+        """Check access to the tables of a request, and pass it on, or its error back to the client.
+
+        None: it waits for the tables, or for the lineage of the log.
+        """
+        ask, what, tables = request.ask, request.ask.what, self._tables
+        is_confirmed = tables.is_confirmed(now_us)
+        is_unanswered = now_us >= request.came_us + UNANSWERED_US
+        if tables.lsn < 0 or not (is_confirmed or is_unanswered):
+            return None
+        if (ask.log_incarnation or "") != tables.log_incarnation:
+            is_asked_since = tables.confirmed_us is not None and tables.confirmed_us >= request.came_us
+            return self._restart_client(request) if is_asked_since else None
+        try:
+            table, *joined = (self._find_table(name, request) for name in (what.name, *request.joined))
+            self._check_tables(request, table, joined)
+        except MudkitError as problem:
+            if isinstance(what, WriteRequest):  # the back end refuses it, unless it was applied before
+                return self._pass_write_on(request, what)
+            if not is_confirmed:
+                return None
+            del self._open[ask.id]
+            return (Send(request.verified.address, RequestRefused(ask.id, encode_error(problem))),)
+        request.table = table
+        match what:
+            case WriteRequest():
+                return self._pass_write_on(request, what)
+            case ReadRequest():
+                return self._route_read(request, what, has_joined=bool(joined))
+        return self._route_continuous(request, joined)
+
+    def _find_table(self, name: str, request: _OpenRequest) -> Table:
+        """Return a table; raise TableProblem if there is none of this name."""
+        tables = self._tables.tables
+        if name not in tables:
+            raise no_such_table_error(name, tables, request.verified.claims)
+        return tables[name]
+
+    def _pass_write_on(self, request: _OpenRequest, write: WriteRequest) -> Sequence[Effect]:
+        """Send a write to the processor of its partition, whether or not it will be applied."""
+        request.table = self._tables.tables.get(write.name)
+        partition = 0 if request.table is None else request.table.partition_of(write.key)
+        return (Send(self._processor_of(request.table, partition), self._route(request)),)
+
+    def _restart_client(self, request: _OpenRequest) -> Sequence[Effect]:
+        """Notify a client that it knows another incarnation of the log than the present one."""
+        former, lineage = request.ask.log_incarnation or "", self._tables.lineage
+        del self._open[request.ask.id]
+        restarted = LogRestarted(
+            id=request.ask.id,
+            log_incarnation=self._tables.log_incarnation,
+            former_log_incarnation=former,
+            shared_lsn=max(0, last_lsn_of(lineage, former, self._tables.lsn)),
         )
-        return (Send(self._back_end, describe),)
+        return (Send(request.verified.address, restarted),)
 
     # -- answers
 
     def _receive_answer(self, request: _OpenRequest, message: _Answer) -> Sequence[Effect]:
-        """Handle a message that belongs to an open request: pass it on, or take the next step."""
+        """Pass a message on that belongs to an open request."""
         match message:
-            case Described():
-                return self._receive_description(request, message) if request.table is None else ()
             case Part() | ContinuousReadAck():
                 return self._pass_part_on(request, message)
             case Administered() | WriteOutcome() | LogRestarted():
                 del self._open[message.id]
+                self._waiting.pop(message.id, None)
                 return (Send(request.verified.address, message),)
-
-    def _receive_description(self, request: _OpenRequest, described: Described) -> Sequence[Effect]:
-        """Check access to the tables, and pass the request on, or its error back to the client.
-
-        A write is passed on even so: its result may be known.
-        """
-        what, joined = request.ask.what, described.joined or []
-        error = described.error
-        if described.table is not None:
-            try:
-                self._check_tables(request, described.table, joined)
-            except MudkitError as problem:
-                error = encode_error(problem)
-            request.table = described.table
-        if isinstance(what, WriteRequest):  # the back end refuses it, unless it was applied before
-            partition = 0 if request.table is None else request.table.partition_of(what.key)
-            return (Send(self._processor_of(request.table, partition), self._route(request)),)
-        if error is not None:
-            del self._open[request.ask.id]
-            return (Send(request.verified.address, RequestRefused(request.ask.id, error)),)
-        if isinstance(what, ReadRequest):
-            return self._route_read(request, what, has_joined=bool(joined))
-        return self._route_continuous(request, joined)
 
     def _check_tables(self, request: _OpenRequest, table: Table, joined: Sequence[Table]) -> None:
         """Raise MudkitError unless the client may access the tables, and they have the read's columns."""

@@ -1,4 +1,4 @@
-"""Copy of the tables that follows the back end's log: for replicas and processors."""
+"""Followers of the back end's log: a position in it, and a copy of the tables for replicas and processors."""
 
 from __future__ import annotations
 
@@ -29,23 +29,16 @@ _Layout: TypeAlias = tuple[int, tuple[str, ...]]
 """Number and split of a table, which never change."""
 
 
-class LogFollower:
-    """Copy of the tables that follows the back end's log, in order, across restarts of either side.
-
-    A state that an earlier incarnation of the machine requested is too old.
-    """
+class HeardLog:
+    """Position of a follower in the back end's log, and what it knows of the log's lineage."""
 
     def __init__(self, back_end: str, entropy: Entropy) -> None:
         self._back_end = back_end
         self._entropy = entropy
         self._incarnation = entropy(8).hex()
-        self.copy = TableReplica()
         self.lsn = -1
         """Last entry received, whether or not the copy has applied it; -1: no state yet."""
-        self._tables: dict[str, _Layout] = {}
-        """Tables that exist at that entry, by name."""
         self._history = Follower()
-        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
 
     @property
     def lineage(self) -> Lineage:
@@ -75,8 +68,37 @@ class LogFollower:
             return False
         is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
         if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):
-            self.copy, self.lsn, self._tables = TableReplica(), -1, {}
+            self._discard()
         return True
+
+    def _discard(self) -> None:
+        """Discard the state."""
+        self.lsn = -1
+
+    def acknowledge(self) -> Send:
+        """Build the acknowledgement of the log up to the last entry received, with the open question."""
+        return Send(
+            self._back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
+        )
+
+
+class LogFollower(HeardLog):
+    """Copy of the tables that follows the back end's log, in order, across restarts of either side.
+
+    A state that an earlier incarnation of the machine requested is too old.
+    """
+
+    def __init__(self, back_end: str, entropy: Entropy) -> None:
+        super().__init__(back_end, entropy)
+        self.copy = TableReplica()
+        self._tables: dict[str, _Layout] = {}
+        """Tables that exist at the last entry received, by name."""
+        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
+
+    def _discard(self) -> None:
+        """Discard the state, with the copy."""
+        super()._discard()
+        self.copy, self._tables = TableReplica(), {}
 
     def shared_lsn(self, log_incarnation: str) -> int:
         """Return the last position of an incarnation that is still in the log."""
@@ -145,12 +167,6 @@ class LogFollower:
             if self.lsn >= 0 and entry.lsn == self.lsn + 1:
                 self.lsn += 1
                 yield entry
-
-    def acknowledge(self) -> Send:
-        """Build the acknowledgement of the log up to the last entry received, with the open question."""
-        return Send(
-            self._back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
-        )
 
 
 def _layouts_of(tables: Iterable[Table]) -> dict[str, _Layout]:

@@ -4,7 +4,8 @@ Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
 =================  ===================================================================================
 any message        dropped unless its sender may send it
-ReadRequest        to the back end if its route requires the latest version, else to a replica
+ReadRequest        to the back end if its route requires the latest version, else to a replica, and to the
+                   next one when its client repeats it: the replica may be down
 WriteRequest       to the back end, with the interval between reads of its partition if the client asks
 Log                match each changed row with the continuous reads; send a change to those that it
                    reaches, and to those that it no longer reaches, over the notification server; end a
@@ -30,6 +31,7 @@ name keys that a reader has never seen.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, Literal
@@ -103,6 +105,8 @@ from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.wire import Fields, Value
 
+_MAX_ASKED: Final = 10_000
+"""Reads of which a processor knows the replica that was asked."""
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
@@ -142,6 +146,8 @@ class Processor:
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
+        self._last_places: OrderedDict[tuple[str, int], int] = OrderedDict()
+        """Place of the replica that was asked last for the first partition of a read, of the last reads."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, list[ReadKey]] = {}
@@ -236,7 +242,7 @@ class Processor:
         match what:
             case ReadRequest():
                 self._record_read(now_us, routed.route, what)
-                return (Send(self._choose_address(routed.route), routed),)
+                return (Send(self._choose_address(routed.id, routed.route), routed),)
             case WriteRequest():
                 return (Send(self._back_end, self._add_read_interval(now_us, routed, what)),)
             case RegisterRequest():
@@ -291,12 +297,22 @@ class Processor:
         reported = [effect for report in reports.values() for effect in self._streams.send(now_us, report)]
         return [*effects, *reported]
 
-    def _choose_address(self, route: Route) -> str:
-        """Choose the machine that answers a read, the replicas in turn; return its address."""
+    def _choose_address(self, identity: str, route: Route) -> str:
+        """Choose the machine that answers a read, the replicas in turn; return its address.
+
+        A read that comes again goes to the next replica: the one before may be down, or behind.
+        """
         if route.is_latest or not self._replicas:
             return self._back_end
-        self._turn += 1
-        return self._replicas[self._turn % len(self._replicas)]
+        key = identity, min(route.partitions, default=0)
+        former = self._last_places.pop(key, None)
+        if former is None:
+            self._turn += 1
+        place = (self._turn if former is None else former + 1) % len(self._replicas)
+        self._last_places[key] = place
+        if len(self._last_places) > _MAX_ASKED:
+            self._last_places.popitem(last=False)
+        return self._replicas[place]
 
     def _record_read(self, now_us: int, route: Route, read: ReadRequest) -> None:
         """Count a read of partitions; one by keys counts for their share of a partition's records."""

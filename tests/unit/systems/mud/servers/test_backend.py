@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from mud_machines import handle_event, is_dropped, ports, sent
 
-from mudkit.events import LinkUp, TimerFired
+from mudkit.events import LinkUp, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.servers.backend import BEFORE_FIRST, BackEnd
+from mudkit.systems.mud.servers.confirmed_tables import ALONE_US
 
 
 @pytest.fixture
@@ -35,7 +36,21 @@ SECRET = to_json(Predicate("receiver.age >= 21"))
 
 
 def administer(master, op, name, identity, **properties):
-    return handle_event(master, op, "gateway", id=identity, name=name, properties=properties, claims=OWNER)
+    """Create, alter or drop a table, and acknowledge it as the gateway; return what others are sent."""
+    handle_event(master, "follow", "gateway", turn="now")
+    messages = handle_event(
+        master, op, "gateway", id=identity, name=name, properties=properties, claims=OWNER
+    )
+    answers = [message for message in messages if message[1]["kind"] == "administered"]
+    to_others = [message for message in messages if message[0] != "gateway"]
+    return [*answers, *acknowledge_tables(master), *to_others]
+
+
+def acknowledge_tables(master, gateway="gateway", lsn=None, **fields):
+    """Acknowledge the tables up to a position, counted from 1, or all."""
+    start = {"start": start} if (start := next(reversed(master._lineage), None)) else {}
+    position = master._copy.lsn if lsn is None else BEFORE_FIRST + lsn
+    return handle_event(master, "has", gateway, lsn=position, **start, **fields)
 
 
 def create(master, name="t", identity="1"):
@@ -45,6 +60,12 @@ def create(master, name="t", identity="1"):
 def write(master, number, known=1, **fields):
     message = {"id": f"w{number}", "number": number, "known": known, "data": {"n": number}}
     return handle_event(master, "write", "processor", **{**message, **fields})
+
+
+def administer_alone(master, op, name, identity, now_us=0, **fields):
+    """Create, alter or drop a table; no gateway acknowledges it."""
+    message = {"id": identity, "name": name, "properties": {}, "claims": OWNER, **fields}
+    return handle_event(master, op, "gateway", now_us, **message)
 
 
 def acknowledge(master, follower, lsn, **start):
@@ -123,7 +144,7 @@ def test_restarted_back_end_asks_followers_and_sends_missing_entries(store, mast
     create_public_table(master)
     restarted = create_back_end(store)
     messages = sent(restarted.handle(0, LinkUp("here", "server")))
-    assert list_sent(messages) == {"replica": [], "processor": []}
+    assert list_sent(messages) == {"gateway": [], "replica": [], "processor": []}
     ((start, first),) = messages[0][1]["lineage"].items()
     assert first == BEFORE_FIRST + 3
     # Without this start, the acknowledged entry may be of another log.
@@ -134,7 +155,7 @@ def test_restarted_back_end_asks_followers_and_sends_missing_entries(store, mast
 
 def test_incarnation_after_a_wipe_is_durable(store, master):
     """See `_begin_own_lineage`: a client knows an incarnation that this store does not."""
-    handle_event(master, "describe", "gateway", id="1", name="t", claims=None, start="theirs")
+    handle_event(master, "has", "gateway", lsn=-1, start="theirs")
     (start,) = store.get("lineage")
     messages = sent(create_back_end(store).handle(0, LinkUp("here", "server")))
     assert start in messages[0][1]["lineage"]
@@ -144,17 +165,16 @@ def test_client_of_another_start_is_sent_the_shared_log_position(store, master):
     create_public_table(master)
     restarted = create_back_end(store)
     create(master, "u", "3")  # not in the restored log
-    ((to, answer),) = handle_event(restarted, "describe", "gateway", id="1", name="u", claims=None)
+    ((to, answer),) = administer_alone(restarted, "drop", "t", "7")
     start = answer["start"]
     assert (to, answer["kind"], answer["before"]) == ("gateway", "restarted", "")
     assert answer["shared"] == BEFORE_FIRST + 2
-    ((_, table),) = handle_event(restarted, "describe", "gateway", id="1", name="t", claims=None, start=start)
-    assert table["kind"] == "described"
-    ((_, answer),) = handle_event(
-        restarted, "describe", "gateway", id="1", name="t", claims=None, start="never"
-    )
+    ((_, answer),) = administer_alone(restarted, "drop", "t", "7", start="never")
     assert (answer["kind"], answer["shared"]) == ("restarted", 0)
-    assert write(restarted, 1) == []  # the gateway repeats it and receives the start
+    assert write(restarted, 1) == []  # its client repeats it, and its gateway knows the start then
+    assert [message["kind"] for _, message in administer_alone(restarted, "drop", "t", "7", start=start)] == [
+        "log"
+    ]
 
 
 def test_follower_that_acknowledged_an_empty_log_is_sent_new_entries(master):
@@ -327,31 +347,6 @@ def test_writer_predicate_of_a_deleted_record_hides_the_deletion(master):
     assert answer["ver"] == answer["lsn"] == BEFORE_FIRST + 5  # does not reveal the number of versions
 
 
-def test_unknown_table_is_described_by_an_error(master):
-    create(master)
-    ((_, known),) = handle_event(master, "describe", "gateway", id="9", name="t")
-    assert (known["table"]["name"], known["error"]) == ("t", None)
-    ((_, unknown),) = handle_event(master, "describe", "gateway", id="9", name="x")
-    assert (unknown["table"], unknown["error"]["kind"]) == (None, "TableProblem")
-
-
-def test_table_is_described_with_the_joined_tables(master):
-    create(master)
-    create(master, "people", "2")
-
-    def describe(name, **fields):
-        ((to, answer),) = handle_event(master, "describe", "gateway", id="d", name=name, **fields)
-        assert (to, answer.pop("kind"), answer.pop("id")) == ("gateway", "described", "d")
-        return answer
-
-    alone, both = describe("t"), describe("t", joined=["people", "t"])
-    assert (alone.keys(), alone["table"]["name"], alone["error"]) == ({"table", "error"}, "t", None)
-    assert ([table["name"] for table in both["joined"]], both["table"]) == (["people", "t"], alone["table"])
-    for name, joined in (("u", ["t"]), ("t", ["people", "u"])):
-        answer = describe(name, joined=joined)
-        assert (answer["table"], answer["error"]["found"], answer.get("joined")) == (None, "'u'", None)
-
-
 def test_writer_predicate_with_an_unusable_lookup_is_refused(master):
     create_public_table(master)
 
@@ -505,10 +500,11 @@ def list_results(store):
 
 
 def request(master, number, op="create", name="t", incarnation="first", **fields):
-    return handle_event(
-        master, op, "gateway", id=f"jane/news {incarnation}.{number}", name=name, properties={},
-        claims=OWNER, **fields,
-    )  # fmt: skip
+    handle_event(master, "follow", "gateway", turn="now")
+    identity = f"jane/news {incarnation}.{number}"
+    messages = administer_alone(master, op, name, identity, **fields)
+    answers = [message for message in messages if message[1]["kind"] == "administered"]
+    return [*answers, *acknowledge_tables(master)]
 
 
 def test_results_that_the_client_has_are_removed_and_late_copies_have_no_effect(store, master):
@@ -552,3 +548,102 @@ def test_refused_write_does_not_learn_how_often_others_read(master):
     ((_, outcome), *_) = write(master, 1, name="t", key="a", claims=None, read_interval_ms=5)
     assert outcome["error"]["kind"] == "AccessDenied"
     assert "read_interval_ms" not in outcome
+
+
+# -- gateways, which follow the entries of tables
+
+
+GATEWAYS = ["gateway", "other"]
+
+
+@pytest.fixture
+def followed(store):
+    """Return a back end with two gateways that have its tables: none yet."""
+    master = BackEnd(ports(store=store), GATEWAYS, ["processor"], ["replica"], keep_deleted_us=KEEP_US)
+    for gateway in GATEWAYS:
+        ((to, state),) = handle_event(master, "follow", gateway, turn="now")
+        assert (to, state["tables"], state["rows"]) == (gateway, [], [])
+        assert acknowledge_tables(master, gateway) == []
+    return master
+
+
+def kinds(messages):
+    return [(to, message["kind"]) for to, message in messages]
+
+
+def test_alteration_is_answered_when_all_gateways_have_it(followed):
+    """Mobius 3.1: who is not admitted any more reads nothing after the alteration was answered."""
+    pushed = administer_alone(followed, "create", "t", "1")
+    assert kinds(pushed) == [("gateway", "log"), ("other", "log")]
+    for _, log in pushed:
+        assert [entry["op"] for entry in log["entries"]] == ["table"]
+        assert (log["after"], log["through"]) == (BEFORE_FIRST, BEFORE_FIRST + 1)
+    assert acknowledge_tables(followed, "other") == []
+    assert kinds(administer_alone(followed, "create", "t", "1")) == [("gateway", "log")], "a duplicate"
+    assert kinds(acknowledge_tables(followed)) == [("gateway", "administered")]
+    assert acknowledge_tables(followed) == [], "once"
+    assert kinds(administer_alone(followed, "create", "t", "1")) == [("gateway", "administered")]
+    assert kinds(administer_alone(followed, "create", "t", "2")) == [("gateway", "administered")], "refused"
+
+
+def test_alteration_is_answered_without_a_gateway_that_is_down(followed):
+    administer_alone(followed, "create", "t", "1")
+    acknowledge_tables(followed, "other")
+    for now_us in range(200_000, ALONE_US, 200_000):
+        effects = followed.handle(now_us, TimerFired("tables"))
+        assert kinds(sent(effects)) == [("gateway", "log")]
+        assert effects[-1] == SetTimer("tables", 200_000)
+    effects = followed.handle(ALONE_US, TimerFired("tables"))
+    assert kinds(sent(effects)) == [("gateway", "administered")]
+    assert not any(isinstance(effect, SetTimer) for effect in effects)
+    assert kinds(administer_alone(followed, "drop", "t", "2", ALONE_US)) == [("other", "log")]
+    assert kinds(acknowledge_tables(followed, "other")) == [("gateway", "administered")], (
+        "nothing waits for it"
+    )
+    handle_event(followed, "follow", "gateway", turn="another")
+    assert kinds(administer_alone(followed, "create", "t", "3")) == [("gateway", "log"), ("other", "log")]
+    acknowledge_tables(followed, "other")
+    assert kinds(acknowledge_tables(followed)) == [("gateway", "administered")], "it is waited for again"
+
+
+def test_gateway_is_sent_no_rows_and_what_it_lacks_when_it_asks(followed):
+    administer_alone(followed, "create", "t", "1", properties={"acl": "public"})
+    for gateway in GATEWAYS:
+        acknowledge_tables(followed, gateway)
+    start_followers(followed)
+    assert {to for to, message in write(followed, 1) if message["kind"] == "log"} == {"replica", "processor"}
+    ((to, log),) = acknowledge_tables(followed, lsn=1, nonce="n")
+    assert (to, log["entries"], log["after"], log["through"]) == (
+        "gateway", [], BEFORE_FIRST + 1, BEFORE_FIRST + 2,
+    )  # fmt: skip
+    administer_alone(followed, "alter", "t", "2", properties={"acl": "user"})
+    ((_, log),) = acknowledge_tables(followed, lsn=1, nonce="n")
+    assert [(entry["op"], entry["lsn"] - BEFORE_FIRST) for entry in log["entries"]] == [("table", 3)]
+    assert (log["nonce"], log["through"]) == ("n", BEFORE_FIRST + 3)
+
+
+def test_gateway_that_lacks_more_than_is_kept_is_sent_all_tables(followed, store):
+    for number in range(101):
+        administer_alone(followed, "create", f"t{number}", str(number))
+    ((_, log),) = acknowledge_tables(followed, lsn=1, nonce="n")
+    assert len(log["entries"]) == 100
+    ((_, state),) = acknowledge_tables(followed, "other", lsn=0, nonce="n")
+    assert (state["kind"], len(state["tables"]), state["lsn"]) == ("state", 101, BEFORE_FIRST + 101)
+    restarted = create_back_end(store)
+    assert kinds(sent(restarted.handle(0, LinkUp("here", "server"))))[0] == ("gateway", "log")
+    ((_, state),) = acknowledge_tables(restarted, lsn=100, nonce="n")
+    assert state["kind"] == "state", "a restarted back end does not know which entries were of tables"
+    ((_, log),) = acknowledge_tables(restarted, lsn=101, nonce="n")
+    assert (log["entries"], log["through"]) == ([], BEFORE_FIRST + 101)
+
+
+def test_restarted_back_end_asks_the_gateways_before_it_answers_again(followed, store):
+    administer_alone(followed, "create", "t", "1")
+    restarted = create_back_end(store)
+    restarted.handle(0, LinkUp("here", "server"))
+    (start,) = store.get("lineage")
+    ((to, log),) = administer_alone(restarted, "create", "t", "1", start=start)
+    assert (to, log["entries"], "through" in log) == ("gateway", [], False), "its position is unknown"
+    ((_, state),) = acknowledge_tables(restarted, lsn=0)
+    assert state["kind"] == "state"
+    assert kinds(acknowledge_tables(restarted)) == [("gateway", "administered")]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from mud_machines import build_request as build_ask
-from mud_machines import handle_event, is_dropped, op_of, ports
+from mud_machines import handle_event, is_dropped, op_of, ports, sent
 
-from mudkit.events import Received
+from mudkit.events import LinkUp, Received, SetTimer, TimerFired
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.messages.servers import Describe
+from mudkit.systems.mud.messages.requests import RequestRefused
 from mudkit.systems.mud.servers import gateway
+from mudkit.systems.mud.servers.confirmed_tables import CONFIRMED_US, UNANSWERED_US
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.tokens import Authority
 
@@ -27,8 +28,17 @@ def authority():
 
 
 @pytest.fixture
-def machine(authority):
+def started(authority):
+    """Return a gateway that has no tables yet."""
     return Gateway(ports("me"), authority, "master", ["p0", "p1"], ["r"])
+
+
+@pytest.fixture
+def machine(started):
+    """Return a gateway whose tables are confirmed."""
+    send_tables(started, TABLE)
+    confirm(started)
+    return started
 
 
 @pytest.fixture
@@ -50,25 +60,35 @@ def read_fields(**fields):
     return {"table": 3, **fields}
 
 
-def describe(machine, identity="1", table=TABLE, joined=(), **properties):
-    table = None if table is None else {**table, **properties}
+def send_tables(machine, *tables, now_us=0, lsn=7, **fields):
+    state = {"turn": "", "lsn": lsn, "tables": list(tables), "rows": [], **fields}
+    return handle_event(machine, "state", "master", now_us, **state)
+
+
+def confirm(machine, now_us=0, lsn=None, **fields):
+    """Ask for the tables of a gateway, and answer."""
+    machine._tables.ask(now_us)
+    return answer_question(machine, now_us, lsn, **fields)
+
+
+def answer_question(machine, now_us=0, lsn=None, entries=(), after=None, **fields):
+    """Answer the open question, with entries of tables and all before a position."""
+    nonce, position = machine._tables._history.nonce, machine._tables.lsn
+    positions = {"after": position if after is None else after, "through": position if lsn is None else lsn}
     return handle_event(
-        machine,
-        "described",
-        "master",
-        id=id_of(identity),
-        table=table,
-        joined=joined,
-        error={"kind": "TableProblem", "summary": "no"} if table is None else None,
+        machine, "log", "master", now_us, nonce=nonce, entries=list(entries), **positions, **fields
     )
+
+
+def change_tables(machine, *tables, drop=()):
+    """Send a gateway the entries of tables, the last of which is at position 20."""
+    entries = [{"op": "drop", "lsn": 18, "name": name} for name in drop]
+    entries += [{"op": "table", "lsn": 19, "table": table} for table in tables]
+    return handle_event(machine, "log", "master", entries=entries, after=7, through=20)
 
 
 def test_read_goes_to_each_partition_and_completes_after_the_last(machine, token):
-    assert ask(machine, token, **read_fields(seen={"0": 5, "1": 9}))[0] == (
-        "master",
-        {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
-    )
-    routed = describe(machine)
+    routed = ask(machine, token, **read_fields(seen={"0": 5, "1": 9}))
     assert [
         (to, message["route"]["table"], message["route"]["partitions"], message["route"]["least"])
         for to, message in routed
@@ -84,15 +104,15 @@ def test_read_goes_to_each_partition_and_completes_after_the_last(machine, token
 
 
 def test_positions_seen_of_another_table_of_the_name_are_ignored(machine, token):
-    ask(machine, token, **read_fields(seen={"0": 50}, table=2))
-    assert [message["route"]["least"] for _, message in describe(machine)] == [7, 7]
+    routed = ask(machine, token, **read_fields(seen={"0": 50}, table=2))
+    assert [message["route"]["least"] for _, message in routed] == [7, 7]
 
 
 def test_read_of_named_keys_goes_only_to_their_partitions(machine, token):
-    ask(machine, token, **read_fields(keys=["h", "z"]))
-    assert [message["route"]["partitions"] for _, message in describe(machine)] == [[1]]
-    ask(machine, token, "2", **read_fields(keys=[]))
-    assert [message["kind"] for _, message in describe(machine, "2")] == ["complete"]
+    routed = ask(machine, token, **read_fields(keys=["h", "z"]))
+    assert [message["route"]["partitions"] for _, message in routed] == [[1]]
+    answered = ask(machine, token, "2", **read_fields(keys=[]))
+    assert [message["kind"] for _, message in answered] == ["complete"]
 
 
 JOINS = to_json(
@@ -101,66 +121,200 @@ JOINS = to_json(
 
 
 def joined_tables(**properties):
-    """Return descriptions of the joined tables, the last one with other properties."""
-    return [{**TABLE, "name": "people", "lsn": 8}, {**TABLE, "name": "cities", "lsn": 9, **properties}]
+    """Return the joined tables, the last one with other properties."""
+    return [
+        {**TABLE, "name": "people", "number": 8, "lsn": 8},
+        {**TABLE, "name": "cities", "number": 9, "lsn": 9, **properties},
+    ]
 
 
-def test_joining_read_requests_its_tables_and_the_latest_records(machine, token):
-    assert ask(machine, token, **read_fields(predicate=JOINS)) == [
-        ("master", {
-            "kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS, "joined": ["people", "cities"],
-        }),
-    ]  # fmt: skip
-    routed = describe(machine, joined=joined_tables())
+def test_joining_read_requires_the_latest_records(machine, token):
+    change_tables(machine, *joined_tables())
+    routed = ask(machine, token, **read_fields(predicate=JOINS))
     assert [message["route"]["latest"] for _, message in routed] == [True, True]
-    ask(machine, token, "2", **read_fields(predicate=to_json(Predicate("a = 'lookup'"))))
-    assert [message["route"]["latest"] for _, message in describe(machine, "2")] == [False, False]
-    ask(machine, token, "3", **read_fields(latest=True))
-    assert [message["route"]["latest"] for _, message in describe(machine, "3")] == [True, True]
+    routed = ask(machine, token, "2", **read_fields(predicate=to_json(Predicate("a = 'lookup'"))))
+    assert [message["route"]["latest"] for _, message in routed] == [False, False]
+    routed = ask(machine, token, "3", **read_fields(latest=True))
+    assert [message["route"]["latest"] for _, message in routed] == [True, True]
 
 
 def test_continuous_read_requires_the_log_position_of_its_tables(machine, token):
-    ask(machine, token, op="register", predicate=JOINS)
-    assert {message["route"]["least"] for _, message in describe(machine, joined=joined_tables())} == {9}
-    ask(machine, token, "2", op="register", predicate=JOINS)
-    routed = describe(machine, "2", joined=joined_tables(), lsn=12)
+    change_tables(machine, *joined_tables())
+    routed = ask(machine, token, op="register", predicate=JOINS)
+    assert {message["route"]["least"] for _, message in routed} == {9}
+    send_tables(machine, {**TABLE, "lsn": 12}, *joined_tables(), lsn=21)
+    routed = ask(machine, token, "2", op="register", predicate=JOINS)
     assert {message["route"]["least"] for _, message in routed} == {12}
 
 
 @pytest.mark.parametrize("op", ["read", "register"])
 def test_join_requires_access_to_the_joined_tables(machine, token, op):
-    ask(machine, token, op=op, predicate=JOINS)
-    ((to, message),) = describe(machine, joined=joined_tables(apps=["bank"]))
+    change_tables(machine, *joined_tables(apps=["bank"]))
+    ((to, message),) = ask(machine, token, op=op, predicate=JOINS)
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
+
+
+@pytest.mark.parametrize("op", ["read", "register"])
+def test_join_with_an_unknown_table_is_refused(machine, token, op):
+    change_tables(machine, joined_tables()[0])
+    ((_, message),) = ask(machine, token, op=op, predicate=JOINS)
+    assert (message["error"]["kind"], message["error"]["found"]) == ("TableProblem", "'cities'")
 
 
 def test_read_with_a_lookup_in_an_unnamed_table_is_refused(machine, token):
     hidden = to_json(Predicate("lookup(by, 'a', 'n') = 1"))
     ((to, message),) = ask(machine, token, **read_fields(predicate=hidden))
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "PredicateError")
-    assert describe(machine) == []
-
-
-def test_duplicate_and_unknown_descriptions_are_ignored(machine, token):
-    ask(machine, token, **read_fields())
-    assert describe(machine)
-    assert describe(machine) == []
-    assert describe(machine, "another") == []
 
 
 def test_read_of_an_unknown_table_is_refused(machine, token):
-    ask(machine, token, **read_fields())
-    ((to, message),) = describe(machine, table=None)
+    ((to, message),) = ask(machine, token, **read_fields(name="u"))
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "TableProblem")
-    assert describe(machine) == []  # the request is closed
+    assert machine._open == {}, "the request is closed"
 
 
 def test_client_without_access_is_refused(machine, authority):
-    ask(machine, authority.issue("news", None, expires_s=100.0), **read_fields())
-    ((_, message),) = describe(machine, acl="user")
+    change_tables(machine, {**TABLE, "acl": "user"})
+    ((_, message),) = ask(machine, authority.issue("news", None, expires_s=100.0), **read_fields())
     assert message["error"]["kind"] == "AccessDenied"
-    ask(machine, None, "2", **read_fields())
-    assert [op_of(message) for _, message in describe(machine, "2", acl="public")] == ["read", "read"]
+    send_tables(machine, {**TABLE, "acl": "public"}, lsn=21)
+    assert [op_of(message) for _, message in ask(machine, None, "2", **read_fields())] == ["read", "read"]
+
+
+# -- the entries of tables
+
+
+def test_gateway_without_tables_keeps_requests_until_it_has_them(started, token):
+    ((to, message),) = sent(started.handle(0, LinkUp("me", "server")))
+    assert (to, message["kind"]) == ("master", "follow")
+    assert ask(started, token, **read_fields()) == []
+    assert ask(started, token, "2", op="write", key="h") == [], "it is asking"
+    acknowledged, question = send_tables(started, TABLE)
+    assert (acknowledged[1]["kind"], question[1]["kind"]) == ("has", "has")
+    routed = answer_question(started)
+    assert [(to, op_of(message)) for to, message in routed] == [
+        ("p1", "read"),
+        ("p0", "read"),
+        ("p0", "write"),
+    ]
+    assert started._waiting == {}
+
+
+def test_tables_are_asked_for_again_while_requests_wait(started, token):
+    effects = started.handle(0, LinkUp("me", "server"))
+    assert not any(isinstance(effect, SetTimer) for effect in effects), "no request waits"
+    ask(started, token, **read_fields())
+    for now_us in range(200_000, 10_000_000, 200_000):
+        effects = started.handle(now_us, TimerFired("tables"))
+        assert [message["kind"] for _, message in sent(effects)] == ["follow"]
+        assert effects[-1] == SetTimer("tables", 200_000)
+    assert started.handle(10_000_000, TimerFired("tables")) == (), "its client sends it again"
+    assert started._open == started._waiting == {}
+
+
+def test_tables_are_used_for_a_while_without_asking(machine, token):
+    routed = ask(machine, token, now_us=CONFIRMED_US - 1, **read_fields())
+    assert [to for to, _ in routed] == ["p1", "p0"]
+    ((to, question),) = ask(machine, token, "2", now_us=CONFIRMED_US, **read_fields())
+    assert (to, question["kind"], question["lsn"]) == ("master", "has", 7)
+    assert ask(machine, token, "3", now_us=CONFIRMED_US + 5, **read_fields()) == []
+    routed = answer_question(machine, CONFIRMED_US + 10, 30)
+    assert [to for to, _ in routed] == ["p1", "p0"] * 2
+    assert machine._tables.lsn == 30
+    assert ask(machine, token, "4", now_us=2 * CONFIRMED_US - 1, **read_fields())[0][0] == "p1"
+    ((to, _),) = ask(machine, token, "5", now_us=2 * CONFIRMED_US, **read_fields())
+    assert to == "master", "from when the question was sent, not from when it was answered"
+
+
+def test_answer_with_an_alteration_comes_before_the_requests_that_wait(machine, authority):
+    ask(machine, authority.issue("news", None, expires_s=100.0), now_us=CONFIRMED_US, **read_fields())
+    altered = {"op": "table", "lsn": 19, "table": {**TABLE, "acl": "user", "lsn": 19}}
+    acknowledged, refused = answer_question(machine, CONFIRMED_US, 19, [altered])
+    assert (acknowledged[1]["kind"], acknowledged[1]["lsn"]) == ("has", 19)
+    assert (refused[1]["kind"], refused[1]["error"]["kind"]) == ("refused", "AccessDenied")
+
+
+def test_late_answer_confirms_nothing(machine, token):
+    ask(machine, token, now_us=CONFIRMED_US, **read_fields())
+    late = {"nonce": "of a former question", "after": 7, "through": 7}
+    assert handle_event(machine, "log", "master", CONFIRMED_US, entries=[], **late) == [
+        ("master", {"kind": "has", "lsn": 7, "nonce": "00000000"})
+    ]
+    assert len(machine._waiting) == 1
+    gap = answer_question(machine, CONFIRMED_US, 40, after=9)
+    assert [message["kind"] for _, message in gap] == ["has"], "entries are missing: it asks again"
+    assert len(machine._waiting) == 1
+
+
+def test_reads_go_on_while_the_back_end_does_not_answer(machine, token, authority):
+    """Only what is admitted is passed on: an outdated table may refuse what a later one admits."""
+    at_us = CONFIRMED_US
+    ask(machine, token, now_us=at_us, **read_fields())
+    ask(machine, token, "2", now_us=at_us, name="created since", op="read")
+    ask(machine, None, "3", now_us=at_us, **read_fields())
+    ask(machine, token, "4", now_us=at_us, op="write", key="h")
+    for past_us in range(200_000, UNANSWERED_US, 200_000):
+        ((to, _),) = sent(machine.handle(at_us + past_us, TimerFired("tables")))
+        assert to == "master"
+    routed = sent(machine.handle(at_us + UNANSWERED_US, TimerFired("tables")))
+    assert [(to, message["kind"]) for to, message in routed] == [
+        ("p1", "routed"), ("p0", "routed"), ("p0", "routed"), ("master", "has"),
+    ]  # fmt: skip
+    created = {"op": "table", "lsn": 19, "table": {**TABLE, "name": "created since", "number": 19}}
+    answered = answer_question(machine, at_us + UNANSWERED_US, 19, [created])
+    assert [message["kind"] for _, message in answered] == ["has", "routed", "routed", "refused"]
+
+
+def test_dropped_table_is_unknown(machine, token):
+    ((_, acknowledged),) = change_tables(machine, drop=["t"])
+    assert (acknowledged["kind"], acknowledged["lsn"]) == ("has", 20)
+    ((_, refused),) = ask(machine, token, **read_fields())
+    assert refused["error"]["kind"] == "TableProblem"
+    assert change_tables(machine, TABLE)[0][1]["lsn"] == 20, "a late copy"
+    assert machine._tables.tables == {}
+
+
+def test_other_incarnation_of_the_log_ends_the_confirmation(machine, token):
+    """A restored back end may have other tables; a late copy of a former one cannot answer the question."""
+    lineage = {"later": 5}
+    ((_, question),) = handle_event(machine, "log", "master", entries=[], lineage=lineage)
+    assert question == {"kind": "has", "lsn": 7, "nonce": "00000000"}
+    assert ask(machine, token, start="later", **read_fields()) == []
+    assert machine._tables.tables
+    (follow,) = (
+        message for _, message in handle_event(
+            machine, "log", "master", entries=[], lineage=lineage, nonce="00000000"
+        ) if message["kind"] == "follow"
+    )  # fmt: skip
+    assert machine._tables.tables == {}, "what the restored log does not have"
+    assert follow["turn"]
+    acknowledged, question = send_tables(machine, TABLE, lineage=lineage, lsn=6)
+    assert ("nonce" in acknowledged[1], "nonce" in question[1]) == (False, True)
+    assert [op_of(message) for _, message in answer_question(machine, lineage=lineage)] == ["read", "read"]
+
+
+def test_client_of_a_former_incarnation_is_told_by_an_answer_that_was_asked_for_since(started, token):
+    send_tables(started, TABLE, lineage={"a": 3, "b": 6})
+    confirm(started, lineage={"a": 3, "b": 6})
+    for number, (start, shared) in enumerate([("", 2), ("a", 5), ("unknown", 0)], 1):
+        known, identity = {"start": start} if start else {}, str(number)
+        ((to, question),) = ask(started, token, identity, now_us=number * 100, **known, **read_fields())
+        assert (to, question["kind"], question["start"]) == ("master", "has", "b")
+        ((to, restarted),) = answer_question(started, number * 100 + 1, lineage={"a": 3, "b": 6})
+        assert (to, restarted) == ("jane", {
+            "kind": "restarted", "id": id_of(identity), "start": "b", "before": start, "shared": shared,
+        })  # fmt: skip
+
+
+def test_back_end_that_was_wiped_hears_which_incarnation_a_client_knows(machine, token):
+    ((_, question),) = ask(machine, token, start="theirs", now_us=10, **read_fields())
+    assert question == {"kind": "has", "lsn": 7, "start": "theirs", "nonce": "00000000"}
+    lineage = {"own": 5}
+    again = handle_event(machine, "log", "master", 20, entries=[], lineage=lineage, nonce="00000000")
+    assert [message["kind"] for _, message in again] == ["follow"], "the tables are lost"
+    send_tables(machine, lsn=4, lineage=lineage, now_us=20)
+    ((_, restarted),) = answer_question(machine, 30, lineage=lineage)
+    assert (restarted["kind"], restarted["start"], restarted["before"]) == ("restarted", "own", "theirs")
 
 
 @pytest.mark.parametrize("op", ["read", "write", "create", "register"])
@@ -173,33 +327,29 @@ def test_forged_token_is_refused_at_once(machine, op):
 def test_write_with_an_expired_token_is_passed_to_the_back_end(machine, token):
     ((_, message),) = ask(machine, token, now_us=100_000_000, **read_fields())
     assert message["error"]["kind"] == "TokenExpired"
-    ((to, _),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
-    assert to == "master"
-    ((to, message),) = describe(machine)
+    confirm(machine, 100_000_000)
+    ((to, message),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
     assert (to, op_of(message), message["verified"]["refused"]["kind"]) == ("p0", "write", "TokenExpired")
-    ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
-    ((_, message),) = describe(machine, "2")
+    ((_, message),) = ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
     assert message["verified"]["refused"] is None
 
 
 def test_write_to_an_unknown_or_closed_table_is_passed_on(machine, token):
-    ask(machine, token, op="write", key="h")
-    ((to, message),) = describe(machine, table=None)
+    ((to, message),) = ask(machine, token, op="write", name="u", key="h")
     assert (to, op_of(message)) == ("p0", "write")
-    ask(machine, None, "2", op="write", key="h")
-    ((to, message),) = describe(machine, "2")
+    ((to, message),) = ask(machine, None, "2", op="write", key="h")
     assert (to, message["verified"]["claims"]) == ("p0", None)
 
 
 def test_continuous_read_keeps_the_number_of_a_dropped_table(machine, token):
     for identity, known, expected in (("1", None, TABLE["number"]), ("2", 1, 1)):
-        ask(machine, token, identity, op="register", table=known)
-        assert {message["route"]["table"] for _, message in describe(machine, identity)} == {expected}
+        routed = ask(machine, token, identity, op="register", table=known)
+        assert {message["route"]["table"] for _, message in routed} == {expected}
 
 
 def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
-    ask(machine, token, op="register")
-    routed = describe(machine, split=["g", "p"])
+    change_tables(machine, {**TABLE, "split": ["g", "p"]})
+    routed = ask(machine, token, op="register")
     assert {to: message["route"]["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
     assert {message["verified"]["claims"]["expires_s"] for _, message in routed} == {100.0}
     assert [
@@ -212,19 +362,16 @@ def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
         "registered",
         "complete",
     ]
-    ask(machine, None, "2", op="register")
-    routed = describe(machine, "2", acl="public")
+    send_tables(machine, {**TABLE, "acl": "public"}, lsn=21)
+    routed = ask(machine, None, "2", op="register")
     assert {message["verified"]["claims"] for _, message in routed} == {None}
 
 
 def test_requests_go_to_the_processor_that_a_partition_has_moved_to(machine, token):
     def list_partitions(identity, **what):
-        ask(machine, token, identity, **what)
-        return {
-            to: message["route"]["partitions"]
-            for to, message in describe(machine, identity, split=["g", "p"])
-        }
+        return {to: message["route"]["partitions"] for to, message in ask(machine, token, identity, **what)}
 
+    change_tables(machine, {**TABLE, "split": ["g", "p"]})
     assert handle_event(machine, "partitions moved", "master", epoch=2, moved=[[3, "0", "p0"]]) == []
     assert list_partitions("1", op="register") == {"p0": [0, 1], "p1": [2]}
     assert list_partitions("2", op="write", key="a") == {"p0": []}
@@ -250,13 +397,6 @@ def test_answers_that_do_not_fit_the_request_are_dropped(machine, token, op):
     for other, (source, answer) in ANSWERS.items():
         if other != op:
             assert is_dropped(machine, source=source, id=id_of("1"), **answer)
-    error = {"kind": "TableProblem", "summary": "no"}
-    for table, table_error in ((TABLE, error), (None, None), ({**TABLE, "name": "u"}, None)):
-        assert is_dropped(machine, "described", "master", id=id_of("1"), table=table, error=table_error)
-    if op == "create":
-        assert is_dropped(machine, "described", "master", id=id_of("1"), table=TABLE)
-    else:
-        describe(machine)
     source, answer = ANSWERS[op]
     assert handle_event(machine, source=source, id=id_of("1"), **answer) != []
 
@@ -272,15 +412,16 @@ def test_request_in_the_name_of_another_client_is_dropped(machine, client, sourc
 def test_request_id_must_begin_with_exactly_its_client(machine):
     """Distinguish clients although names of apps and devices may contain blanks."""
     genuine = build_ask("1", "jane/a b/news", op="read")
-    assert isinstance(machine.handle(0, Received("x/mud", genuine, "jane/a b"))[0].message, Describe)
+    (refused,) = machine.handle(0, Received("x/mud", genuine, "jane/a b"))
+    assert refused.message.id == "jane/a b/news 1"
     forged = {**genuine, "client": "jane/a"}
     assert machine.handle(0, Received("jane/mud", forged, "jane"))[0].row["incident"] == "dropped"
 
 
 def test_device_may_have_a_slash_in_its_name(machine):
     message = build_ask("1", "jane/b/news", op="read")
-    effects = machine.handle(0, Received("jane/b/mud", message, "jane/b"))
-    assert [type(effect.message) for effect in effects] == [Describe]
+    (refused,) = machine.handle(0, Received("jane/b/mud", message, "jane/b"))
+    assert isinstance(refused.message, RequestRefused)
     assert machine.handle(0, Received("jane/mud", message, "jane"))[0].row["incident"] == "dropped"
 
 
@@ -297,13 +438,12 @@ def test_table_requests_go_to_the_back_end(machine, token, op):
     assert handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []
 
 
-def test_oldest_open_request_is_evicted(machine, token, monkeypatch):
+def test_oldest_open_request_is_evicted(started, token, monkeypatch):
     monkeypatch.setattr(gateway, "_MAX_OPEN", 2)
     for identity in ("1", "2", "1", "3"):  # the first is repeated
-        ask(machine, token, identity, **read_fields())
-    assert describe(machine, "2") == []
-    assert describe(machine, "1")
-    assert describe(machine, "3")
+        ask(started, token, identity, **read_fields())
+    send_tables(started, TABLE)
+    assert [message["id"] for _, message in answer_question(started)] == [id_of(name) for name in "1133"]
 
 
 @pytest.mark.parametrize("source", ["jane/rogue", "jane/mud-news", "jane"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -29,8 +30,8 @@ from mudkit.systems.mud.messages.requests import (
     WriteOutcome,
     WriteRequest,
 )
-from mudkit.systems.mud.messages.servers import Describe, Described, Route, Routed, TablesState, Verified
-from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.messages.servers import FollowLog, Log, LogAck, Route, Routed, TablesState, Verified
+from mudkit.systems.mud.servers.backend import BEFORE_FIRST, BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
@@ -95,8 +96,14 @@ def draw_struct(draw: st.DrawFn, kind: type[Any], **fixed: Any) -> Any:
         assume(False)
 
 
-def gateway() -> Gateway:
-    return Gateway(ports("gateway"), AUTHORITY, "master", ["p0", "p1"], ["r"])
+def gateway(tables: Sequence[Table] = (), log_incarnation: str = "") -> Gateway:
+    """Return a gateway whose tables are confirmed, in an incarnation of the log."""
+    machine = Gateway(ports("gateway"), AUTHORITY, "master", ["p0", "p1"], ["r"])
+    lineage = {log_incarnation: 1} if log_incarnation else UNSET
+    machine.handle(0, Received("master", TablesState("", 7, [TABLE, *tables], [], lineage)))
+    question, *_ = machine._tables.ask(0)
+    machine.handle(0, Received("master", Log([], lineage, question.message.nonce, 7, 7)))
+    return machine
 
 
 def processor() -> Processor:
@@ -115,11 +122,7 @@ def handle(machine: Any, source: str, message: Any, host: str = "") -> list[tupl
 
 def passed_by(machine: Gateway, ask: Any) -> list[Routed[Request]]:
     """Return the messages by which a gateway passes on a request that has come alone or with others."""
-    ((_, sent),) = handle(machine, "jane/mud", ask, "jane")
-    if not isinstance(sent, Describe):
-        return [sent]
-    described = Described(id=sent.id, table=TABLE, joined=[TABLE for _ in sent.joined or ()] or UNSET)
-    return [message for _, message in handle(machine, "master", described)]
+    return [message for _, message in handle(machine, "jane/mud", ask, "jane")]
 
 
 @pytest.mark.parametrize("kind", get_args(Request))
@@ -134,7 +137,7 @@ def test_gateway_passes_a_request_on_as_its_client_has_sent_it(kind, data):
     alone = Ask("jane/news 1", "jane/news", TOKEN, request, data.draw(st.sampled_from([UNSET, "theirs"])))
     batch = AskBatch("jane/news", TOKEN, [IdentifiedRequest(alone.id, request)], alone.log_incarnation)
     for ask in (alone, batch, AppsBatch([alone])):
-        passed = passed_by(gateway(), ask)
+        passed = passed_by(gateway(log_incarnation=alone.log_incarnation or ""), ask)
         assert passed
         for routed in passed:
             assert routed.what is request
@@ -210,8 +213,6 @@ def test_gateway_passes_an_answer_back_as_it_has_come(kind):
     """Place and claims are those that the server has put in."""
     machine, (source, answer, ask) = gateway(), ANSWERS[kind]
     handle(machine, "jane/mud", {**ask, "token": TOKEN}, "jane")
-    if kind not in ("administered", "restarted"):
-        handle(machine, "master", Described(id="jane/news 1", table=TABLE))
     (to, passed), *_ = handle(machine, source, answer)
     assert to == "jane/mud"
     assert passed is answer
@@ -222,7 +223,10 @@ def test_answers_have_the_place_and_the_claims_that_their_device_is_to_know():
     back_end = servers()["back end"]
     claims = as_wire(CLAIMS)
     create = build_routed("create", id="jane/news a.1", claims=claims)
-    (_, created), *_ = handle(back_end, "gateway", create)
+    acknowledge = LogAck(BEFORE_FIRST + 1)
+    handle(back_end, "gateway", FollowLog("now"))
+    handle(back_end, "gateway", create)
+    ((_, created),) = handle(back_end, "gateway", acknowledge)
     (_, again), *_ = handle(back_end, "gateway", build_routed("create", id="jane/news a.1"))
     assert (created.claims, again.claims) == (CLAIMS, None), "those of the copy that is answered"
     (_, outcome), *_ = handle(back_end, "p0", build_routed("write", claims=claims))
@@ -237,7 +241,6 @@ def test_part_in_the_place_of_another_partition_is_dropped():
     """A device counts the parts of an answer by their places."""
     machine, (source, answer, ask) = gateway(), ANSWERS["part"]
     handle(machine, "jane/mud", {**ask, "token": TOKEN}, "jane")
-    handle(machine, "master", Described(id="jane/news 1", table=TABLE))
     (effect,) = machine.handle(0, Received(source, {**as_wire(answer), "place": 1}))
     assert effect.row["incident"] == "dropped"
 
@@ -246,7 +249,6 @@ def test_acknowledgement_in_the_place_of_another_processor_is_dropped():
     """A gateway counts the processors that have answered by their own addresses."""
     machine, (source, answer, ask) = gateway(), ANSWERS["registered"]
     handle(machine, "jane/mud", {**ask, "token": TOKEN}, "jane")
-    handle(machine, "master", Described(id="jane/news 1", table=TABLE))
     (effect,) = machine.handle(0, Received("p1", answer))
     assert effect.row["incident"] == "dropped"
     assert handle(machine, source, answer)
