@@ -554,7 +554,7 @@ class _GeneratorObserver:
             yield "generator: ship, refused" if is_refused else "generator: ship"
         elif type(event) is TimerFired and event.name.startswith(AGAIN):
             yield "generator: tells again" if _sent(effects) else "generator: nothing to tell again"
-        elif type(event) is Received:
+        elif type(event) is Received and event.message["kind"] != "assignments?":
             yield f"generator: {event.message['kind']}"
 
 

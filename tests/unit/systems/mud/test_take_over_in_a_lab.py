@@ -271,6 +271,21 @@ def test_acknowledged_change_is_told_no_more():
     assert [message for *_, message in sent if isinstance(message, Assignments)] == []
 
 
+def test_cloud_shows_how_many_ranges_each_server_has():
+    town = Town().begin()
+    assert list_ranges(town.cloud) == {"mud-notifications-1": 1, "mud-notifications-2": 1}
+    town.kill(1)
+    town.write(30)
+    assert list_ranges(town.cloud) == {"mud-notifications-1": 2, "mud-notifications-2": 0}
+    town.lab.faults.kill("mud-names")
+    assert list_ranges(town.cloud) == {}
+
+
+def list_ranges(cloud):
+    tables = cloud._view().tables
+    return dict(row for table in tables if "ranges of devices" in table.columns for row in table.rows)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_garbled_messages_cause_no_failure_during_a_take_over(seed):
     town = Town().begin()
