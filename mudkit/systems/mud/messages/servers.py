@@ -146,9 +146,10 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
-    """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
+    """Back end to follower: the next entries of the log, none: a question.
 
-    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
+    A follower that has no state requests it (:class:`FollowLog`), another one says its position. ``lineage``
+    is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
     A gateway is sent the entries of tables after the position ``after_lsn`` and up to ``through_lsn``: all of
     them, so that it is complete up to there. Absent: the receiver follows all entries, which have no gaps, or
     it is only asked for its position.
