@@ -20,7 +20,7 @@ policy generator     ships policies to clients
 ===================  =================================================================================
 
 Messages (:mod:`.messages`). A request goes as ``Ask`` from client over the service of its device to a
-gateway (those of several apps in an ``AppsBatch``), which asks the back end for the table (``Describe``).
+gateway (those of several apps in an ``AppsBatch``), which follows the tables in the back end's log.
 From there the same request goes in a ``Routed``, with its route and its verified sender: a read or write
 through the processor of its partition to a replica or the back end, one about a continuous read to the
 processors, one about a table to the back end; the answer returns to the gateway and the client. The back end

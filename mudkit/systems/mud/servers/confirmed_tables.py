@@ -64,8 +64,12 @@ class ConfirmedTables(HeardLog):
         return effects
 
     def receive(self, now_us: int, message: Log | TablesState) -> Sequence[Effect]:
-        """Apply the entries or the state of a message, and acknowledge them."""
-        question = self._history.nonce
+        """Apply the entries or the state of a message, and acknowledge them.
+
+        An answer that does not fit the position, although the log is the same, shows that this copy is of no
+        log: it is discarded.
+        """
+        question, lineage = self._history.nonce, self.lineage
         if not self.accept_log(message):
             self.confirmed_us = None
             return (self._acknowledge(now_us),)
@@ -78,8 +82,10 @@ class ConfirmedTables(HeardLog):
         is_complete = self._take_entries(message)
         if question is not None and message.nonce == question:
             self.confirmed_us, self._asked_us = self._asked_us if is_complete else None, None
-            if not message.entries:
+            if is_complete and not message.entries:
                 return ()
+            if not is_complete and self.lineage == lineage:
+                self._discard()
         return self.ask(now_us) if self.lsn < 0 else (self._acknowledge(now_us),)
 
     def _take_entries(self, message: Log) -> bool:

@@ -242,8 +242,19 @@ def test_late_answer_confirms_nothing(machine, token):
     ]
     assert len(machine._waiting) == 1
     gap = answer_question(machine, CONFIRMED_US, 40, after=9)
-    assert [message["kind"] for _, message in gap] == ["has"], "entries are missing: it asks again"
+    assert [message["kind"] for _, message in gap] == ["follow"], "entries are missing: it takes all tables"
     assert len(machine._waiting) == 1
+
+
+def test_gateway_with_a_position_that_the_log_does_not_have_takes_all_tables(machine, token):
+    """It would ask again and again without an answer."""
+    handle_event(machine, "log", "master", entries=[], after=7, through=1 << 40)
+    ask(machine, token, now_us=CONFIRMED_US, **read_fields())
+    unanswered = {"entries": [], "nonce": "00000000"}
+    (follow,) = handle_event(machine, "log", "master", CONFIRMED_US, **unanswered)
+    assert follow[1]["kind"] == "follow"
+    send_tables(machine, TABLE, now_us=CONFIRMED_US)
+    assert [op_of(message) for _, message in answer_question(machine, CONFIRMED_US)] == ["read", "read"]
 
 
 def test_reads_go_on_while_the_back_end_does_not_answer(machine, token, authority):
