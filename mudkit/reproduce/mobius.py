@@ -107,7 +107,7 @@ def measure_matching(
 
 M1_INDEX: Final = Row(
     name="M1-index",
-    source="Mobius 7.4, 8",
+    source="Mobius 7.4",
     paper="An index over the predicates of subscriptions, as in NiagaraCQ or ARIEL, would avoid the linear "
     "slowdown; announced, without figures.",
     required=(

@@ -175,9 +175,10 @@ class MessagingServers:
                     self._arrived.append(message)
                 continue
             event = Received(source, message, source.partition("/")[0])
+            machine = process.machine
+            assert machine is not None
             started = clock()
-            assert process.machine is not None
-            effects = process.machine.handle(self._now_us, event)
+            effects = machine.handle(self._now_us, event)
             if process.store.is_dirty:
                 process.store.commit()
             spent_s[to] = spent_s.get(to, 0.0) + clock() - started
