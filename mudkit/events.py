@@ -235,12 +235,12 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Notify(msgspec.Struct, frozen=True):
-    """Notify an application on the device.
+    """Notify an application on the device: the world runs the callbacks of a listener.
 
     Parameters
     ----------
     listener : str
-        Name under which callbacks were registered with :meth:`Installed.listen`.
+        Name under which they were registered with :meth:`Installed.listen`.
     payload : object
     """
 

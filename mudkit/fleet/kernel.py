@@ -72,10 +72,12 @@ class World(Clock):
     The way of a message, in this order:
 
     ================  =================================================================================
+    ``_send_nearby``  with short-range links, in place of ``send``: over these, if sender and receiver are
+                      near each other; otherwise ``send``
+    ``connections``   with a transport, in place of ``send``: it waits for a connection of its hosts, and
+                      becomes larger
     ``send``          make a ``Transfer`` of a ``Send``, or fail without a link; to a machine of the same
                       host, pass it on after the sender's other effects
-    ``_send_nearby``  with short-range links: over these, if sender and receiver are near each other
-    ``connections``   with a transport: it waits for a connection of its hosts, and becomes larger
     ``put_on_link``   put it on a direction of a device's link: up, and later down
     ``_arrive``       it has left that direction, unless the link was cut
     ``leave``         with places: it takes the time of its way to or from a server that has one

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mud_machines import build_message, sent
 
 from mudkit.delivery.session import last_incarnation
-from mudkit.events import LinkUp, Ports, Received
+from mudkit.events import LinkUp, Ports, Received, Record
 from mudkit.fleet.store import Killed, MemoryStore
 from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -34,9 +34,7 @@ class Master:
         self.logs = []
         """Entries of each message to a follower."""
         self.start()
-        self.handle(
-            "gateway", "admin", id="1", op="create", name="t", properties={"split": ["m"]}, claims=OWNER
-        )
+        self.handle("gateway", "create", id="1", properties={"split": ["m"]}, claims=OWNER)
 
     def start(self):
         name = next(self.starts)
@@ -57,7 +55,7 @@ class Master:
         start = {"start": incarnation} if incarnation else {}
         event = Received(source, build_message(kind, **message, **start), source)
         try:
-            messages = sent(self.machine.handle(1, event))
+            effects = self.machine.handle(1, event)
             self.store.commit()
         except Killed:
             self.store.rollback()
@@ -65,6 +63,8 @@ class Master:
             self.machine.handle(1, LinkUp("here", "server"))  # it names its incarnation of the log
             self.store.commit()
             return []
+        assert not any(isinstance(effect, Record) for effect in effects), "no message is dropped"
+        messages = sent(effects)
         self.logs += [body["entries"] for _, body in messages if body["kind"] == "log" and body["entries"]]
         return [body for _, body in messages if body["kind"] != "log"]
 

@@ -272,10 +272,11 @@ class Client(OnHost):
     ) -> Operation:
         """Write a record as a whole.
 
-        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`, for a table on the device by
+        :meth:`~mudkit.systems.mud.device.own_tables.OwnTables.write`.
 
-        When the call returns, the record is in the local store; the operation is completed when the cloud has
-        answered.
+        When the call returns, the record is in the local store (in a callback: when the callback returns).
+        The operation is completed when the cloud has answered.
 
         Parameters
         ----------
@@ -586,7 +587,7 @@ class Client(OnHost):
             if callback is not None:
                 self._begun += 1
                 listener = f"handle of continuous read {self._begun} of this run"
-                self.installed.listen(listener, partial(self._register_callback, callback))
+                self.installed.listen(listener, partial(self._receive_handle, listener, callback))
             condition = Predicate("TRUE") if parsed is None else parsed
             registered = self.installed.call(
                 Register(table, condition, reader, since, listener, aggregate=aggregate, selection=selection)
@@ -678,6 +679,16 @@ class Client(OnHost):
             for read in listed
             if isinstance(handle := read["handle"], int)
         ]
+
+    def _receive_handle(
+        self,
+        listener: str,
+        callback: Callable[[Operation], None] | Callable[[Change | Fields], None],
+        handle: int,
+    ) -> None:
+        """Register the callback of a continuous read under its durable name, now that its handle is known."""
+        self.installed.forget_listener(listener)
+        self._register_callback(callback, handle)
 
     def _register_callback(
         self, callback: Callable[[Operation], None] | Callable[[Change | Fields], None], handle: int

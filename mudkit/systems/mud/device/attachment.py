@@ -63,7 +63,7 @@ class SessionState(Struct, frozen=True, tag_field="kind", tag="session"):
     is_greeted: bool
 
 
-class Forwarded(Struct, frozen=True, tag_field="kind", tag="forwarded"):
+class PassedOn(Struct, frozen=True, tag_field="kind", tag="forwarded"):
     """Service to app: an item of the session's stream that concerns it."""
 
     body: Notification
@@ -111,7 +111,7 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     | DeviceShared
     | EvictRows
     | DelayOver
-    | Forwarded
+    | PassedOn
     | GatewayLost
     | Part
     | ContinuousReadAck
@@ -125,7 +125,7 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     DeviceShared,
     EvictRows,
     DelayOver,
-    Forwarded,
+    PassedOn,
     GatewayLost,
     Part,
     ContinuousReadAck,

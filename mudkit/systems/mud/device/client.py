@@ -39,8 +39,8 @@ from mudkit.systems.mud.device.attachment import (
     DelayOver,
     DeviceShared,
     EvictRows,
-    Forwarded,
     GatewayLost,
+    PassedOn,
     SessionState,
     StoreUse,
 )
@@ -423,7 +423,7 @@ class ClientMachine:
                 return record_dropped(event)
             case SessionState():
                 return self.continuous_reads.receive_session(now_us, message)
-            case Forwarded(body=body):
+            case PassedOn(body=body):
                 return self.continuous_reads.receive_notification(now_us, body)
             case GatewayLost():
                 return self._connection.expedite(now_us)

@@ -176,9 +176,9 @@ def _is_outcome_of(answer: WriteOutcome, request: WriteRequest) -> bool:
 class Connection:
     """Unanswered requests of a client.
 
-    They go over the service of the device. ``incarnation`` is that of this start, which requests and
-    continuous reads are named after; ``log_incarnation`` is the last one of the back end's log that this
-    client knows, empty: the first.
+    They go over the service of the device, which alone is connected to the cloud. ``incarnation`` is that of
+    this start, which requests and continuous reads are named after; ``log_incarnation`` is the last one of
+    the back end's log that this client knows, empty: the first.
     """
 
     def __init__(self, endpoint: str, token: str | None) -> None:

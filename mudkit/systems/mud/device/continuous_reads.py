@@ -127,7 +127,7 @@ class ContinuousReads:
         Those without a callback wait for one; those that waited for one that is registered now are emitted.
         """
         effects = list(self._notices.repeat())
-        for read in (*self._states.active.values(), *self._states.untold.values()):
+        for read in (*self._states.active.values(), *self._states.ended.values()):
             if self._notices.is_heard(read):
                 effects += self._release_waiting(now_us, read)
         if len(self._cloud_reads()) < len(self._states.active):
@@ -200,7 +200,7 @@ class ContinuousReads:
             selection=operation.selection,
         )
         read = self._states.add(stored, op_id)
-        # It is notified of changes under the durable name only; this one ends with the call.
+        # It is notified of changes under the durable name only; this one is told the handle, once.
         begun = [Notify(operation.listener, handle)] if operation.listener else []
         return [*begun, *self._begin(now_us, read)]
 
@@ -250,7 +250,7 @@ class ContinuousReads:
         ``is_afresh``: what waits is dropped, and the call completes with the records that the read has. If
         the application has ended since its call, all waits on.
         """
-        read = self._states.untold.get(operation.handle) or self._states.find(operation.handle)
+        read = self._states.ended.get(operation.handle) or self._states.find(operation.handle)
         if not read.stored.has_listener:
             read.stored.has_listener = True
             self._states.put(read.stored)
@@ -288,8 +288,8 @@ class ContinuousReads:
 
         Notifications that wait for its callback are deleted. Raise ParameterError if there is no such read.
         """
-        if operation.handle in self._states.untold:
-            self._notices.delete_waiting(self._states.untold[operation.handle])
+        if operation.handle in self._states.ended:
+            self._notices.delete_waiting(self._states.ended[operation.handle])
             self._states.forget_ended(operation.handle)
             return (Complete(op_id),)
         read = self._states.find(operation.handle)

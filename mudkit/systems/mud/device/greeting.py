@@ -26,7 +26,7 @@ from msgspec import UNSET
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.events import CancelTimer, Effect, Received, Send, SetTimer
-from mudkit.systems.mud.device.attachment import Attach, Forwarded, SessionState, address_of
+from mudkit.systems.mud.device.attachment import Attach, PassedOn, SessionState, address_of
 from mudkit.systems.mud.messages.notifications import (
     SERVICE_FROM_NOTIFICATION_SERVER,
     Hello,
@@ -50,7 +50,7 @@ _TIMEOUT_US: Final = 10_000_000
 
 
 class Greeting:
-    """Session of a device, for the ``apps`` that are attached to its service.
+    """Session of a device, for the ``apps`` that are attached to its service, and the stream of its items.
 
     The first of ``servers`` knows which notification server is responsible.
     """
@@ -162,7 +162,7 @@ class Greeting:
             self._incoming = Incoming(item.first)
         effects: list[Effect] = []
         for body in self._incoming.take(item):
-            forwarded = Forwarded(body)
+            forwarded = PassedOn(body)
             effects += [Send(address_of(app), forwarded) for app in self._concerned(body)]
         return [*effects, Send(source, self._incoming.build_ack(item.stream))]
 

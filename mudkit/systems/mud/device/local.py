@@ -58,14 +58,15 @@ class HeldRow(Struct, frozen=True):
 class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Write that the cloud has not answered.
 
-    ``seq`` is its sequence number in the outbox. A conditional write replaces the global version
-    ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is based
-    on. ``due_us`` is when the write policy has it sent; None: at once. ``lacks_token``: its token has
-    expired, and it waits for another. ``name`` and ``table`` are the name and the number of the table, None:
-    the device knew no number. ``absorbed`` counts the earlier blind writes of the record in it. ``may_write``
-    is the rule of who may write the record afterwards; None: as before. ``changes`` of columns take the place
-    of ``data``; :meth:`Local.latest_version` applies them. ``batch`` has the first and the last sequence
-    number of the parts of its batch; None: it is a single write.
+    ``seq`` is its sequence number in the outbox. It replaces the global version ``replaces``, or that of
+    the pending write ``after``; a conditional one fails if the store has another. ``base`` is the
+    committed version it is based on. ``due_us`` is when the write policy has it sent; None: at once.
+    ``lacks_token``: its token has expired, and it waits for another. ``name`` and ``table`` are the name
+    and the number of the table, None: the device knew no number. ``absorbed`` counts the earlier blind
+    writes of the record in it. ``may_write`` is the rule of who may write the record afterwards; None: as
+    before. ``changes`` of columns take the place of ``data``; :meth:`Local.latest_version` applies them.
+    ``batch`` has the first and the last sequence number of the parts of its batch; None: it is a single
+    write.
 
     Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
     need not decode what it has encoded.

@@ -96,7 +96,7 @@ class ReadNotices:
         """
         effects: list[Effect] = []
         for notice in self._notices.take_former():
-            read = self._states.active.get(notice.handle) or self._states.untold.get(notice.handle)
+            read = self._states.active.get(notice.handle) or self._states.ended.get(notice.handle)
             if read is not None:
                 effects += self.emit(read, notice)
         return effects
@@ -104,7 +104,7 @@ class ReadNotices:
     def clear(self) -> None:
         """Remove the notifications whose callbacks were called, and the reads that ended with them."""
         self._notices.clear()
-        for handle in [handle for handle, read in self._states.untold.items() if not read.waiting]:
+        for handle in [handle for handle, read in self._states.ended.items() if not read.waiting]:
             self._states.forget_ended(handle)
 
     def is_heard(self, read: StartedRead) -> bool:

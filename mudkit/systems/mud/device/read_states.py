@@ -73,18 +73,18 @@ class StartedRead(Struct):
 class ReadStates:
     """Continuous reads of one client, by handle.
 
-    ``active`` are those that have not ended; ``untold`` have ended, until the callback was called with the
+    ``active`` are those that have not ended; ``ended`` have ended, until the callback was called with the
     reason.
     """
 
     def __init__(self, store: Store, local: Local) -> None:
         self._store, self._local = store, local
         self.active: dict[int, StartedRead] = {}
-        self.untold: dict[int, StartedRead] = {}
+        self.ended: dict[int, StartedRead] = {}
         for _, stored in store.items("reading ", StoredRead):
             read = self._start(stored)
             read.waiting = len(store.keys(waiting_key(stored.handle)))
-            (self.active if stored.ended is None else self.untold)[stored.handle] = read
+            (self.active if stored.ended is None else self.ended)[stored.handle] = read
 
     def add(self, stored: StoredRead, op_id: int) -> StartedRead:
         """Add a read that a call begins, durably."""
@@ -123,11 +123,11 @@ class ReadStates:
         """Store that a deleted read has ended, and why, until the application has heard it."""
         read.stored.ended = why
         self.put(read.stored)
-        self.untold[read.stored.handle] = read
+        self.ended[read.stored.handle] = read
 
     def forget_ended(self, handle: int) -> None:
         """Forget a read that has ended: the application was told, or does not want to be."""
-        del self.untold[handle]
+        del self.ended[handle]
         self._store.delete(_read_key(handle))
 
     def describe(self) -> list[dict[str, Value]]:
@@ -146,7 +146,7 @@ class ReadStates:
                 "paused": read.stored.is_paused,
                 "ended": read.stored.ended,
             }
-            for handle, read in sorted({**self.active, **self.untold}.items())
+            for handle, read in sorted({**self.active, **self.ended}.items())
         ]
 
     def snapshot(self, now_us: int, handle: int) -> ReadResult:

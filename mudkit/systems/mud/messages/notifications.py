@@ -71,8 +71,8 @@ class Redirect(Struct, frozen=True, tag_field="kind", tag="redirect"):
 class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
     """Change in a continuous read: a new version of a record, or one that has come into its window.
 
-    The fields are those of :class:`mudkit.systems.mud.messages.parts.Row`; ``data`` has the columns of the
-    read.
+    The fields are those of :class:`mudkit.systems.mud.messages.parts.Row` that readers may know; ``data`` has
+    the columns of the read.
     """
 
     key: Name

@@ -171,9 +171,10 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
-    """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
+    """Back end to follower: the next entries of the log, none: a question.
 
-    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
+    A follower that has no state requests it (:class:`FollowLog`), another one says its position. ``lineage``
+    is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
     """
 
     entries: list[LogEntry]

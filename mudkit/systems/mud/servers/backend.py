@@ -15,7 +15,8 @@ WriteRequest   at its first arrival: apply it, blind or conditional on the versi
                came after it had absorbed another, and comes as it was before. A write that follows
                another one is based on its result; without that it is not applied, and its client
                repeats it. The parts of a batch are judged on the records before it; then all are
-               consecutive entries of the log, or none is, if one is refused
+               consecutive entries of the log, or none is, if one is refused. New entries are sent to the
+               followers that have acknowledged all before them
 ReadRequest    answer from its own copy, which is always the latest
 FollowLog      send the whole state
 any event      tombstones are removed by an entry of the log, at most once a seventh of ``keep_deleted_us``:
@@ -591,7 +592,7 @@ class BackEnd:
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
         """Send the entries after ``lsn`` to the followers that have acknowledged it.
 
-        Others have entries in flight.
+        Others have a message in flight; they get these entries when it is overdue.
         """
         return self._push(
             now_us, [follower for follower, acked_lsn in self._acked_lsns.items() if acked_lsn == lsn]

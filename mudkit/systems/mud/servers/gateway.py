@@ -229,7 +229,10 @@ class Gateway:
                 return (Send(request.verified.address, message),)
 
     def _receive_description(self, request: _OpenRequest, described: Described) -> Sequence[Effect]:
-        """Check access to the tables, and pass the request on, or its error back to the client."""
+        """Check access to the tables, and pass the request on, or its error back to the client.
+
+        A write is passed on even so: its result may be known.
+        """
         what, joined = request.ask.what, described.joined or []
         error = described.error
         if described.table is not None:

@@ -136,3 +136,11 @@ def test_subscription_gets_its_messages_after_a_restart_of_the_application(build
     PubSub(world.jane, "t").listen(handle, messages.append).result()
     world.lab.run(minutes=1)
     assert [message["text"] for message in messages] == ["lunch?"]
+
+
+def test_callback_of_a_continuous_read_has_one_listener(build):
+    """The listener that receives the handle stayed for ever, one for each read that was begun."""
+    world = build()
+    world.jane.create("t").result()
+    handles = [world.jane.read("t", type="continuous", callback=print).result() for _ in range(3)]
+    assert len(world.jane.installed._listeners) == len(handles)
