@@ -327,8 +327,7 @@ class _RowLines:
 
     def __call__(self, chunk: pa.Buffer) -> bytes:
         """Return the complete rows; an empty chunk is the end of the stream."""
-        is_last = not len(chunk)
-        text: bytes = self._rest + chunk
+        text, is_last = b"".join((self._rest, chunk)), not len(chunk)
         end = len(text) if is_last else max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         text, self._rest = text[:end], text[end:]
         if b'"' not in text and not self._above:

@@ -304,5 +304,5 @@ def test_text_becomes_utf_8_chunk_by_chunk(encoding, text, chunk_bytes):
     content = text.encode("utf-8" if encoding == "utf-8-sig" else encoding, errors="replace")
     chunks = [content[at : at + chunk_bytes] for at in range(0, len(content), chunk_bytes)]
     to_utf8 = _Utf8(encoding)
-    found = b"".join(bytes(to_utf8(pa.py_buffer(chunk))) for chunk in [*chunks, b""])
-    assert found == content.decode(encoding).encode()
+    joined = b"".join(bytes(to_utf8(pa.py_buffer(chunk))) for chunk in [*chunks, b""])
+    assert joined == content.decode(encoding).encode()
