@@ -62,7 +62,7 @@ def test_garbled_messages_cause_no_failure_in_any_machine(seed):
                     client.batch("news", data=data).increment(key, "n").write("b", {"n": n}).commit()
             place.lab.run(seconds=draw.choice([0, 0.05, 1, 20]))
         place.lab.run(minutes=45)
-    assert sent.keys() == MACHINES
+    assert sent.keys() >= MACHINES  # and the naming machine, if a garbled message makes a server wait in vain
     assert place.lab.problems.empty
 
 
