@@ -31,7 +31,7 @@ _NO_KEYS: Final[AbstractSet[str]] = frozenset()
 
 @dataclass(slots=True)
 class RegisteredRead:
-    """A continuous read, as far as it concerns a processor, and besides what its :class:`Matching` holds.
+    """A continuous read, as far as it concerns a processor, besides what its table's matching holds.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
     reader's data. ``keys`` are those of the records that the reader was sent. A reader of ``aggregates``
