@@ -32,7 +32,7 @@ _NO_KEYS: Final[AbstractSet[str]] = frozenset()
 
 @dataclass(slots=True)
 class RegisteredRead:
-    """A continuous read, as far as it concerns a processor, and besides what its :class:`Matching` holds.
+    """A continuous read, as far as it concerns a processor, besides what its table's matching holds.
 
     ``lsn`` is the position of the log at its registration: later changes of its ``partitions`` are sent.
     ``has_begun``: the reader was told that these are its partitions here. ``data_seq`` numbers the reader's
