@@ -281,25 +281,21 @@ def test_outcomes_of_writes_at_the_back_end(message, outcome, is_kept, name):
     assert _outcome(message, [] if outcome is None else [outcome], is_kept) == name
 
 
-@pytest.mark.parametrize(("table", "name"), [(5, "describe"), (None, "describe, no such table")])
-def test_described_tables_are_known_by_their_number(table, name):
-    event = Received("gateway", {"kind": "describe"})
-    effects = [Send("gateway", {"kind": "described", "table": table})]
-    assert [*_BackEndObserver().names(event, effects, True)] == [f"back end: {name}"]
-
-
 @pytest.mark.parametrize(
     ("sent", "name"),
     [
         (routed(refused={"kind": "TokenExpired"}), "write with a refused token"),
         (WRITE, "write passed on"),
         (routed("read"), "read passed on"),
-        ({"kind": "refused"}, "table refused"),
+        ({"kind": "refused", "error": {"kind": "TableProblem"}}, "table refused"),
+        ({"kind": "refused", "error": {"kind": "AccessDenied"}}, "token or access refused"),
+        ({"kind": "restarted"}, "restarted"),
     ],
 )
-def test_requests_that_wait_for_a_table_are_passed_on_or_refused(sent, name):
-    observed = _GatewayObserver().names(Received("back", {"kind": "described"}), [Send("x", sent)], True)
-    assert [*observed] == [f"gateway: {name}"]
+def test_requests_are_passed_on_or_refused_at_once_or_with_the_tables(sent, name):
+    for message, before in (({"kind": "ask"}, []), ({"kind": "state"}, ["gateway: tables"])):
+        observed = _GatewayObserver().names(Received("x", message), [Send("y", sent)], True)
+        assert [*observed] == [*before, f"gateway: {name}"]
 
 
 def test_cells_that_have_not_occurred_are_missing_and_transitions_without_a_row_unknown():
