@@ -15,7 +15,7 @@ from mudkit.verify.campaign.bugs import Catch
 from mudkit.verify.campaign.cells import Table
 from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems, _watch_problems
 from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
-from mudkit.verify.campaign.observers import _BackEndObserver, _GatewayObserver, _outcome, _ReplicaObserver
+from mudkit.verify.campaign.observers import _GatewayObserver, _outcome, _ReplicaObserver
 from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
 
 
