@@ -412,11 +412,12 @@ class Gateway:
         assert table is not None
         request.places = list(range(table.partitions))
         request.missing = set(request.places)
+        # Not a later table of the same name: the processors of the number say that there is no such table.
+        number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
         partitions_of: dict[str, list[int]] = {}
         for partition in request.places:
-            partitions_of.setdefault(self._processor_of(table, partition), []).append(partition)
-        # Not a later table of the same name.
-        number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
+            processor = self._assignments.processor_of(number, partition)
+            partitions_of.setdefault(processor, []).append(partition)
         min_lsn = max(one.lsn for one in (table, *joined))
         return [
             Send(processor, self._route(request, table=number, partitions=partitions, min_lsn=min_lsn))

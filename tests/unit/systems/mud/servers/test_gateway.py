@@ -358,6 +358,16 @@ def test_continuous_read_keeps_the_number_of_a_dropped_table(machine, token):
         assert {message["route"]["table"] for _, message in routed} == {expected}
 
 
+def test_continuous_read_of_a_dropped_table_goes_to_the_processor_of_its_number(machine, token):
+    """Another processor does not serve its partitions, and never answered."""
+    for identity, known in (("1", 1), ("2", 2), ("3", 3)):
+        routes = {
+            to: message["route"] for to, message in ask(machine, token, identity, op="register", table=known)
+        }
+        assert {route["table"] for route in routes.values()} == {known}
+        assert [routes[f"p{(known + partition) % 2}"]["partitions"] for partition in (0, 1)] == [[0], [1]]
+
+
 def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     change_tables(machine, {**TABLE, "split": ["g", "p"]})
     routed = ask(machine, token, op="register")
