@@ -138,7 +138,8 @@ def test_cut_concerns_what_is_on_the_link_and_not_what_is_on_its_way(messages: A
     bills = [run.lab.bill() for run in (placed, plain)]
     assert_frame_equal(*bills)
     transfers = [
-        run.lab.frame("transfers").sort_values("begun", ignore_index=True) for run in (placed, plain)
+        run.lab.frame("transfers").sort_values(["begun", "started"], ignore_index=True)
+        for run in (placed, plain)
     ]
     assert_frame_equal(*transfers)
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mudkit.errors import EnvironmentProblem
-from mudkit.reproduce import harness, lab, lab_spark, lasthop_speed, mobius
+from mudkit.reproduce import harness, lab, lab_spark, lasthop_speed, mobius_scaling
 
 
 @pytest.mark.process
@@ -81,8 +81,8 @@ def hide_peers(measure):
         (hide_peers(lasthop_speed.measure_speed), "pip install simpy"),
         (lambda _: harness.require_peer("mudkit_peer", "X1", "this"), "pip install mudkit_peer"),
         (
-            lambda _: mobius.measure_capacity(subscriptions=10, topics=[0], seeds=[1]),
-            "The process that holds the subscriptions ended before",
+            lambda _: mobius_scaling.measure_subscribers(steps=[10], messages=0, runs=1),
+            "The process that holds the subscribers ended before",
         ),
         (
             lambda _: lab.measure_kernel(devices=1, hours=1, repeats=1, fleet=0, fleet_hours=1, seeds=[1]),

@@ -18,6 +18,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.outbox import Outbox
 from mudkit.errors import MudkitError
 from mudkit.events import Ports, Store
@@ -111,7 +112,8 @@ Version: TypeAlias = HeldRow | PendingWrite
 class _Seen(Struct, frozen=True, omit_defaults=True):
     """Log position seen of each partition of the table with this number.
 
-    ``later`` has those seen in incarnations of the log that the device has not heard of, by incarnation.
+    ``later`` has those seen in incarnations of the log that the device has not heard of, by incarnation: at
+    most ``MAX_INCARNATIONS``, those in which something was seen last.
     """
 
     table: int
@@ -141,8 +143,8 @@ class Local:
             _, name, record = key.split("\n")
             self._rows[name, record] = row
         self.log_incarnation: str = store.get("start of back end", str) or ""
-        self.former_log_incarnations: set[str] = set()
-        """Those that this start knew before; entries of the log in them may be lost."""
+        self.former_log_incarnations: dict[str, None] = {}
+        """The last ones that this start knew before; entries of the log in them may be lost."""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.lost = LostVersions()
         for name, seen in self._seen.items():  # an earlier start may have evicted records
@@ -436,7 +438,9 @@ class Local:
         Writes based on such a version will conflict. Return in words how many entries of the log are gone
         that were seen here; empty: none.
         """
-        self.former_log_incarnations.add(self.log_incarnation)
+        self.former_log_incarnations[self.log_incarnation] = None
+        for oldest in list(self.former_log_incarnations)[:-MAX_INCARNATIONS]:
+            del self.former_log_incarnations[oldest]
         self.log_incarnation = log_incarnation
         self._store.put("start of back end", log_incarnation)
         pushed = {
@@ -510,7 +514,9 @@ class Local:
         if number <= table and seen.get(str(partition), 0) < lsn:
             seen = {**seen, str(partition): lsn}
             if is_later:
-                known = replace(known, later={**known.later, log_incarnation or "": seen})
+                others = [one for one in known.later.items() if one[0] != log_incarnation]
+                later = [*others[1 - MAX_INCARNATIONS :], (log_incarnation or "", seen)]
+                known = replace(known, later=dict(later))
             else:
                 known = replace(known, partitions=seen)
             self._seen[name] = known
