@@ -30,9 +30,8 @@ but has no messages from the back end in all that time, and none again later, wh
 reach each other, or are down.
 
 While the back end is down, only requests that are admitted are passed on: a refusal may be outdated, and
-waits. So does the registration of a continuous read: the processors may lack what was committed before it. A
-client that knows another incarnation of the log than the gateway is asked to repeat its request, by the
-lineage in an answer for which the gateway has asked since.
+waits. A client that knows another incarnation of the log than the gateway is asked to repeat its request, by
+the lineage in an answer for which the gateway has asked since.
 """
 
 from __future__ import annotations
@@ -288,11 +287,9 @@ class Gateway:
         is_unanswered = now_us >= request.came_us + UNANSWERED_US
         if tables.lsn < 0 or not (is_confirmed or is_unanswered):
             return None
-        is_asked_since = tables.confirmed_us is not None and tables.confirmed_us >= request.came_us
         if (ask.log_incarnation or "") != tables.log_incarnation:
+            is_asked_since = tables.confirmed_us is not None and tables.confirmed_us >= request.came_us
             return self._restart_client(request) if is_asked_since else None
-        if isinstance(what, RegisterRequest) and not is_asked_since:
-            return None  # its first state is that of the call: not while processors may lack commits
         try:
             table, *joined = (self._find_table(name, request) for name in (what.name, *request.joined))
             self._check_tables(request, table, joined)

@@ -226,17 +226,6 @@ def test_tables_are_used_for_a_while_without_asking(machine, token):
     assert to == "master", "from when the question was sent, not from when it was answered"
 
 
-def test_registration_waits_for_an_answer_of_the_back_end(machine, token):
-    """Its first state is that of the call: the processors may lack what was committed before the back end died."""
-    ((to, question),) = ask(machine, token, now_us=1, op="register")
-    assert (to, question["kind"]) == ("master", "has")
-    for past_us in range(200_000, 2 * UNANSWERED_US, 200_000):
-        ((to, _),) = sent(machine.handle(past_us, TimerFired("tables")))
-        assert to == "master"
-    routed = answer_question(machine, 2 * UNANSWERED_US)
-    assert [op_of(message) for _, message in routed] == ["register", "register"]
-
-
 def test_answer_with_an_alteration_comes_before_the_requests_that_wait(machine, authority):
     ask(machine, authority.issue("news", None, expires_s=100.0), now_us=CONFIRMED_US, **read_fields())
     altered = {"op": "table", "lsn": 19, "table": {**TABLE, "acl": "user", "lsn": 19}}
