@@ -7,8 +7,8 @@ counts the points of the labels.
 3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, hours and 50 GB of disk. Ctrl-C stops it, and the
 folder is removed.
 
-With `--folder DIR` the traces and the figures stay there, and the next call with the same folder goes on with the first
-step that was not finished, from its beginning. Peaks of memory are those since the last start. Remove the folder by hand.
+With `--folder DIR` the traces and the figures stay there, and the next call with the same folder begins with the first
+step that was not finished. Peaks of memory are those since the last start. Remove the folder by hand.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def _measure_size(
                     done = ours.ask(step)
                     disk_gb = sum(sizes_below(folder).values()) / 1e9
                     figures.note(step, {**done, "duckdb_s": duckdb_s, "disk_gb": disk_gb})
-                if step in LAST_USES:  # the disk is for what comes
-                    _remove(folder / LAST_USES[step])
+                if step in NO_LONGER_NEEDED:  # the disk is for what comes
+                    _remove(folder / NO_LONGER_NEEDED[step])
                 figure = figures.noted[step]
                 yield step, figure["s"], figure["mb"], figure["duckdb_s"]
     finally:
@@ -163,13 +163,13 @@ class Figures:
 
 def _ask_duckdb(step: str, folder: Path) -> float | None:
     """Return the seconds that DuckDB takes for a step; None for one that it does not do."""
-    asked: dict[str, tuple[Callable[[], None], Any]] = {
+    requests: dict[str, tuple[Callable[[], None], Any]] = {
         "ingest": (serve_gaps, str(folder / "positions.csv")),
         "labels of reads": (serve_duckdb, ("label_reads", str(folder / "trace"))),
     }
-    if step not in asked:
+    if step not in requests:
         return None
-    serve_answers, request = asked[step]
+    serve_answers, request = requests[step]
     with JsonServer(serve_answers, task=_TASK) as duckdb:
         seconds: float = duckdb.ask(request)["s"]
     return seconds
@@ -303,8 +303,8 @@ STEPS: dict[str, Callable[[Any, Path], None]] = {
 
 OUTPUTS = {"ingest": "trace", "labels of reads": "label_reads", "labels of writes": "label_writes"}
 """Folders that steps write for later ones."""
-LAST_USES = {"ingest": "positions.csv", "evaluation of writes": "label_writes"}
-"""What is not needed after a step."""
+NO_LONGER_NEEDED = {"ingest": "positions.csv", "evaluation of writes": "label_writes"}
+"""Files and folders that are removed after a step: the disk is for what comes."""
 
 if __name__ == "__main__":
     import scale  # servers import their functions by this name

@@ -211,7 +211,7 @@ def count_rows(table):
 
 def test_many_small_files(spark, tmp_path, scaled):
     """Small files, of which a task has many, have the rows of one file; in the soak a hundred thousand."""
-    count, chance = scaled(100_000, 500), random.Random("small files")
+    count, chance = scaled(100_000, 300), random.Random("small files")
     rows = [
         f"c{chance.randrange(50)},{T0 + 60 * number},{37 + chance.random() / 1000:.6f},-122.4,0\n"
         for number in range(count)

@@ -166,14 +166,14 @@ def test_writer_ends_a_file_at_its_size_and_where_columns_change(job):
 class Sized:
     """Something with rows that counts how often it is asked for its size."""
 
-    asked = 0
+    requests = 0
 
     def __len__(self):
         return 1
 
     @property
     def nbytes(self):
-        Sized.asked += 1
+        Sized.requests += 1
         return 8
 
 
@@ -183,7 +183,7 @@ def test_writer_asks_each_table_for_its_size_once(job):
         for _ in range(200):
             writer.write(Sized())
         raise StopIteration
-    assert Sized.asked == 200
+    assert Sized.requests == 200
 
 
 def test_intermediate_files_have_the_names_of_their_own_rows_only(job):
