@@ -53,6 +53,7 @@ from mudkit.systems.mud.device.connection import (
     PendingAsk,
     PendingRead,
     Registering,
+    Reporting,
     Updating,
     Writing,
     error_in,
@@ -68,6 +69,7 @@ from mudkit.systems.mud.device.planning import Planner, UtilityWrites
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
+from mudkit.systems.mud.device.usage import USAGE, Usage
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import DUE, WriteRequests
@@ -117,7 +119,7 @@ class Settings:
     """Identity of a client, limits, and policies.
 
     ``read_policy`` None: the utility of each read decides; ``write_policy`` None: that of each write;
-    ``prefetch_policy`` None: no prefetching.
+    ``prefetch_policy`` None: no prefetching; ``usage_cell_km`` None: usage is not reported.
     """
 
     netid: str
@@ -129,6 +131,7 @@ class Settings:
     prefetch_policy: PrefetchPolicy | None
     max_waiting: int
     keep_deleted_us: int
+    usage_cell_km: float | None = None
 
 
 class ClientMachine:
@@ -181,6 +184,8 @@ class ClientMachine:
             self._policy_slots,
             settings.max_waiting,
         )
+        cell_km = settings.usage_cell_km
+        self._usage = None if cell_km is None else Usage(self._connection, cell_km)
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
         """Return the read policy; one that follows shipped policies gets a slot for them."""
@@ -233,6 +238,8 @@ class ClientMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._handle(now_us, event)
+        if self._usage is not None:
+            effects = self._usage.observe(now_us, effects)
         if self._reported is None or (use := self._store_use()) == self._reported:
             return effects
         self._reported = use
@@ -305,6 +312,8 @@ class ClientMachine:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
+            case t if t == USAGE and self._usage is not None:
+                return self._usage.report_latest(now_us)
             case t if t == OWN:
                 return self.continuous_reads.begin_own(now_us)
             case Notices.TIMER:
@@ -321,6 +330,8 @@ class ClientMachine:
                     return self._joins.read(now_us, op_id, operation)
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
+                if self._usage is not None:
+                    self._usage.record_read(now_us, op_id, operation, self._reads.context)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
@@ -331,6 +342,8 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
+                if self._usage is not None:
+                    self._usage.record_write(now_us, operation, self._reads.context)
                 return [*written, *self.continuous_reads.show_write(operation)]
             case CommitBatch():
                 if operation.table in self._own:
@@ -495,6 +508,10 @@ class ClientMachine:
                 return self.continuous_reads.finish_update(now_us, work, answer)
             case Administering() as work:
                 return self._finish_administration(work, answer)
+            case Reporting():
+                assert self._usage is not None
+                self._usage.finish_report()
+                return ()
 
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
         """Process the outcome of a write, show it in continuous reads, and continue what waited for it.

@@ -40,9 +40,11 @@ from mudkit.systems.mud.messages.requests import (
     RequestRefused,
     UnregisterRequest,
     UpdateDataRequest,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.operations import Offline
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.selection import Selection
@@ -63,7 +65,9 @@ _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
 _IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
-Answer: TypeAlias = Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered
+Answer: TypeAlias = (
+    Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered | UsageTaken
+)
 
 
 # -- requests in flight, by purpose
@@ -142,7 +146,11 @@ class Updating(Struct, frozen=True):
     handle: str
 
 
-Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating
+class Reporting(Struct, frozen=True):
+    """Purpose of a request: to report the app's usage."""
+
+
+Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating | Reporting
 
 
 class PendingAsk(Struct):
@@ -161,7 +169,7 @@ class PendingAsk(Struct):
 
 def error_in(answer: Answer) -> EncodedError | None:
     """Return the error that an answer holds; None: it holds none."""
-    if isinstance(answer, PartsComplete) or answer.error is UNSET:
+    if isinstance(answer, PartsComplete | UsageTaken) or answer.error is UNSET:
         return None
     return answer.error
 
@@ -360,6 +368,8 @@ class Connection:
                 return isinstance(request, _ON_TABLES) and is_own
             case WriteOutcome():
                 return isinstance(request, WriteRequest) and _is_outcome_of(answer, request)
+            case UsageTaken():
+                return isinstance(request, UsageReport)
 
     def receive_answer(self, answer: Answer) -> PendingAsk | None:
         """Return the request that a message completes, which stays until :meth:`settle_request`; else None.

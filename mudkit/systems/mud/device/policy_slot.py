@@ -18,7 +18,7 @@ from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
-from mudkit.systems.mud.policies.artefact import FEATURES, Artefact
+from mudkit.systems.mud.policies.artefact import FEATURES, OWN, Artefact
 from mudkit.systems.mud.policies.policies import NEVER, Cached, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.units import US_PER_S, distance_km, solar_time
@@ -108,7 +108,10 @@ class PolicySlot:
 
 
 class ShippedReads:
-    """Read policy that evaluates the artefact in a slot; ``until`` decides before there is one."""
+    """Read policy that evaluates the artefact in a slot; ``until`` decides before there is one.
+
+    It also decides what the artefact leaves to the device's own policy.
+    """
 
     def __init__(self, slot: PolicySlot, until: ReadPolicy | None) -> None:
         self._slot = slot
@@ -119,8 +122,8 @@ class ShippedReads:
     ) -> Literal["local", "remote"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`; based on the table's last answer."""
         artefact = self._slot.in_use
-        if artefact is None:
-            return None if self._until is None else self._until.decide(query, context, cache)
+        if artefact is None or artefact.root == OWN:
+            return self._decide_alone(query, context, cache)
         last = next((cached for cached in reversed(cache) if cached.query.table == query.table), None)
         if last is None:
             return "remote"
@@ -132,7 +135,15 @@ class ShippedReads:
         values |= {f"cached_{name}": cached[name] for name in ("lat", "lon", "hour")}
         values |= {"distance": _distance_km(values), "density": _density(artefact, values)}
         where = artefact.decide([values[name] for name in artefact.features])
+        if where == OWN:
+            return self._decide_alone(query, context, cache)
         return "local" if where == "local" else "remote"
+
+    def _decide_alone(
+        self, query: Query, context: Fields, cache: Sequence[Cached]
+    ) -> Literal["local", "remote"] | None:
+        """Decide by the device's own policy; None: the utility of the read does."""
+        return None if self._until is None else self._until.decide(query, context, cache)
 
 
 class ShippedWrites:

@@ -11,7 +11,8 @@ forgery: who can write to the notification channel can ship.
 ``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
                more right, an unknown value to the child ``unknown``; or ``[action]``. The first is
                the root, children come after their parents
-``actions``    of the leaves: ``local``, ``remote``; seconds of delay, ``never``
+``actions``    of the leaves: ``local``, ``remote``, ``own`` (the device's own policy decides);
+               seconds of delay, ``never``
 ``density``    table for the feature of that name, or null: see :class:`Density`
 ``costs``      the cost matrix it was learnt with, or null
 ``manifest``   how it was learnt
@@ -120,6 +121,8 @@ def _is_not_negative(rate: Value) -> TypeGuard[float]:
     return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MAX_FLOAT
 
 
+OWN: Final = "own"
+"""Decision of a read policy that leaves it to the device's own one: it takes a policy back."""
 FORMAT: Final = 2
 FEATURES: Final[Mapping[str, str]] = {
     "age": "s",
@@ -147,7 +150,7 @@ _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """Numbers from here are rounded to infinity."""
 
 Action = str | float
-"""``local`` or ``remote`` for a read; seconds or ``never`` for a write."""
+"""``local``, ``remote`` or ``own`` for a read; seconds or ``never`` for a write."""
 
 _Node = tuple[int, float, int, int, int]
 _Tied: TypeAlias = Action | tuple[int, float, "_Tied", "_Tied", "_Tied"]
@@ -185,7 +188,7 @@ def question_text(feature: str, threshold: float) -> str:
 def action_text(action: Action) -> str:
     """Return the decision of a leaf in words.
 
-    Of a read ``local`` or ``remote``; of a write how long it waits: ``at once``, ``10 min``, or ``never``, if
+    Of a read ``local``, ``remote`` or ``own``; of a write how long it waits: ``at once``, ``10 min``, or ``never``, if
     it is not sent.
     """
     return action if isinstance(action, str) else words.duration(action) if action else "at once"
@@ -265,7 +268,7 @@ class Artefact(Displayed):
         nodes : sequence of sequence
             ``[feature, threshold, left, right, unknown]`` or ``[action]``; the first is the root.
         actions : sequence of str or float
-            Actions of the leaves: ``local``, ``remote``; seconds of delay, ``never``.
+            Actions of the leaves: ``local``, ``remote``, ``own``; seconds of delay, ``never``.
         density : Density, optional
             Table of the feature ``density``.
         costs : sequence of sequence of float, optional
@@ -326,7 +329,7 @@ class Artefact(Displayed):
         )
         if actions is None or actions != given:
             delays = f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
-            expected = "local, remote" if kind == "read" else delays
+            expected = "local, remote, own" if kind == "read" else delays
             raise _unusable_error("actions", repr(given)[:200], expected)
         nodes = _check_nodes(document.get("nodes"), len(features), actions)
         table = document.get("density")
@@ -452,6 +455,11 @@ class Artefact(Displayed):
         return self._sign(document)
 
     @check_arguments(types=False)
+    def decides_as(self, other: Artefact) -> bool:
+        """Return whether another artefact of this kind decides the same by the same questions."""
+        mine, theirs = ((one.kind, one.features, one.nodes, one.density) for one in (self, other))
+        return mine == theirs
+
     def renewed(self, version: int) -> Artefact:
         """Return the same decisions as another version, which replaces what devices have.
 
@@ -531,7 +539,7 @@ def _check_features(given: Value) -> tuple[str, ...]:
 def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
     """Return whether a JSON value is an action of the leaves of a read or write policy."""
     if kind == "read":
-        return action in ("local", "remote")
+        return action in ("local", "remote", OWN)
     if action == "never":
         return True
     return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action <= MAX_DELAY_S

@@ -1,0 +1,149 @@
+"""Learner of the policy generator: read policies from what devices have reported of their use (Mobius 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mudkit import intervals
+from mudkit.checks import Range, check_arguments
+from mudkit.errors import TraceContentError
+from mudkit.learning.export import export_policy
+from mudkit.learning.policies import Always
+from mudkit.learning.search import recommend
+from mudkit.pipeline.coverage import read_labels
+from mudkit.systems.mud.policies.artefact import OWN, Artefact
+from mudkit.systems.mud.policies.learner import LearntPolicy
+from mudkit.trace.schema import POSITIONS, READS, USAGE, with_read_ids
+
+if TYPE_CHECKING:
+    from mudkit.learning.search import Recommendation
+
+_MIN_DEVICE_FOLDS: Final = 10
+"""Devices from which on policies are chosen on some of them, and scored on the others; with fewer, on days."""
+_MIN_READS: Final = 20
+"""Reads of the last day, with fewer of which it says nothing against a policy."""
+
+
+@check_arguments
+class Learner:
+    """Learns when the devices of an app answer by themselves what it asks about an area (Mobius 7.3).
+
+    What was read and written is labelled as :func:`mudkit.pipeline.label_reads` labels a trace, and searched
+    with :func:`mudkit.learning.recommend`: a policy ships if, on devices or days that it was not chosen on,
+    it answers more than any simpler one by its interval and keeps the limit of stale answers. If none does,
+    or the interval of stale answers on the last day alone lies above the limit, people behave in another way
+    than before: devices go back to a policy of their own.
+
+    It assumes that what was reported is all that is written to the table: writes of apps and devices that do
+    not report are unknown to it, and answers that lack them count as fresh.
+
+    Parameters
+    ----------
+    window_s : float
+        Time before a read from which records are part of its answer, in seconds.
+    completeness : float
+        An answer is stale if it has a smaller share of what others have written; 1: if it lacks any record.
+    max_stale : float
+        Largest share of the reads that may be answered stale.
+    min_devices : int
+        Fewest devices of an app whose usage is learnt from: no policy shows what a few have done.
+    """
+
+    def __init__(
+        self,
+        *,
+        window_s: Annotated[float, Range(1.0, 1e8)] = 7200.0,
+        completeness: Annotated[float, Range(1e-9, 1.0)] = 0.9,
+        max_stale: Annotated[float, Range(0.0, 1.0)] = 0.05,
+        min_devices: Annotated[int, Range(2, 1 << 31)] = 5,
+    ) -> None:
+        self._window_s = window_s
+        self._completeness = completeness
+        self._max_stale = max_stale
+        self._min_devices = min_devices
+
+    def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
+        """See :class:`mudkit.systems.mud.Learner`.
+
+        Nothing is learnt for an app that reads no area, or those of several tables.
+
+        Raises
+        ------
+        TraceContentError
+            The table does not have the columns of a trace's ``usage``.
+        """
+        if not set(USAGE.names) <= set(usage.column_names):
+            raise TraceContentError(
+                "This is no table of usage.",
+                found=", ".join(usage.column_names),
+                expected=", ".join(USAGE.names),
+            )
+        return list(self._learn_each(usage, seed))
+
+    def _learn_each(self, usage: pa.Table, seed: int) -> Iterator[LearntPolicy]:
+        """Yield the policy of each app of which there is enough usage."""
+        for app in sorted(pc.unique(usage["app"]).to_pylist()):
+            of_app = usage.filter(pc.equal(usage["app"], app))
+            of_app = of_app.filter(pc.is_valid(of_app["lat"]))
+            is_read = pc.equal(of_app["op"], "read")
+            asked = of_app.filter(pc.and_(is_read, pc.is_valid(of_app["box_km"])))
+            tables = pc.unique(asked["table"]).to_pylist()
+            devices = pc.count_distinct(asked["device"]).as_py()
+            if len(tables) != 1 or devices < self._min_devices:
+                continue
+            written = of_app.filter(pc.and_(pc.invert(is_read), pc.equal(of_app["table"], tables[0])))
+            reads = self._reads(asked)
+            labels = read_labels(_positions(written), reads, self._window_s)
+            found = recommend(
+                labels,
+                reads,
+                max_stale=self._max_stale,
+                completeness=self._completeness,
+                folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
+                seed=seed,
+            )
+            if found.has_enough_reads:
+                yield LearntPolicy(app, self._artefact(found, devices))
+
+    def _artefact(self, found: Recommendation, devices: int) -> Artefact:
+        """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""
+        policy = found.chosen.policy
+        is_kept = not isinstance(policy, Always) and self._holds_on_last_day(found)
+        manifest: dict[str, Any] = {
+            "learnt from": f"{found.count:,} reads of {devices:,} devices",
+            "stale": f"at most {self._max_stale:g}, below a completeness of {self._completeness:g}",
+            "chosen": found.chosen.family if is_kept else "own policy",
+        }
+        if not is_kept:
+            return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest)
+        return export_policy(policy, 1, manifest=manifest).up_to_age(self._window_s)
+
+    def _holds_on_last_day(self, found: Recommendation) -> bool:
+        """Return whether the stale answers of the last day are compatible with the limit."""
+        is_last = found.day == found.day.max()
+        reads, stale = int(found.reads[is_last].sum()), int(found.chosen.stale[is_last].sum())
+        return reads < _MIN_READS or intervals.share(stale, reads).low <= self._max_stale
+
+    def _reads(self, asked: pa.Table) -> pa.Table:
+        """Return the reads of a trace that areas were asked for; of equal ones in one moment, one."""
+        columns = {name: asked[name] for name in ("device", "ts", "lat", "lon", "box_km")}
+        count = len(asked)
+        columns |= {
+            "window_s": pa.array(np.full(count, self._window_s)),
+            "origin": pa.array(["recorded"] * count, pa.string()),
+        }
+        fields = [field for field in READS if field.name != "read_id"]
+        reads = with_read_ids(pa.table(columns).select([field.name for field in fields]).cast(pa.schema(fields)))
+        _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
+        return reads.take(pa.array(np.sort(first)))
+
+
+def _positions(written: pa.Table) -> pa.Table:
+    """Return the positions of a trace that were written."""
+    columns = {name: written[name] for name in ("device", "ts", "lat", "lon")}
+    return pa.table(columns | {"speed_mps": pa.nulls(len(written), pa.float64())}).cast(POSITIONS)
