@@ -68,9 +68,7 @@ class Learner:
         self._min_devices = min_devices
 
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
-        """See :class:`mudkit.systems.mud.Learner`.
-
-        Nothing is learnt for an app that reads no area, or those of several tables.
+        """See :class:`mudkit.systems.mud.Learner`: a policy for each table of an app of which areas are read.
 
         Raises
         ------
@@ -86,18 +84,20 @@ class Learner:
         return list(self._learn_each(usage, seed))
 
     def _learn_each(self, usage: pa.Table, seed: int) -> Iterator[LearntPolicy]:
-        """Yield the policy of each app of which there is enough usage."""
-        for app in sorted(pc.unique(usage["app"]).to_pylist()):
-            of_app = usage.filter(pc.equal(usage["app"], app))
-            of_app = of_app.filter(pc.is_valid(of_app["lat"]))
-            is_read = pc.equal(of_app["op"], "read")
-            asked = of_app.filter(pc.and_(is_read, pc.is_valid(of_app["box_km"])))
-            tables = pc.unique(asked["table"]).to_pylist()
-            devices = pc.count_distinct(asked["device"]).as_py()
-            if len(tables) != 1 or devices < self._min_devices:
+        """Yield the policy of each app and table of which there is enough usage.
+
+        Other apps may write to the table, too.
+        """
+        usage = usage.filter(pc.is_valid(usage["lat"]))
+        is_write = pc.equal(usage["op"], "write")
+        asked = usage.filter(pc.is_valid(usage["box_km"]))
+        for app, table in sorted(set(zip(asked["app"].to_pylist(), asked["table"].to_pylist(), strict=True))):
+            of_table = asked.filter(pc.and_(pc.equal(asked["app"], app), pc.equal(asked["table"], table)))
+            devices = pc.count_distinct(of_table["device"]).as_py()
+            if devices < self._min_devices:
                 continue
-            written = of_app.filter(pc.and_(pc.invert(is_read), pc.equal(of_app["table"], tables[0])))
-            reads = self._reads(asked)
+            written = usage.filter(pc.and_(is_write, pc.equal(usage["table"], table)))
+            reads = self._reads(of_table)
             labels = read_labels(_positions(written), reads, self._window_s)
             found = recommend(
                 labels,
@@ -108,9 +108,9 @@ class Learner:
                 seed=seed,
             )
             if found.has_enough_reads:
-                yield LearntPolicy(app, self._artefact(found, devices))
+                yield LearntPolicy(app, self._artefact(table, found, devices))
 
-    def _artefact(self, found: Recommendation, devices: int) -> Artefact:
+    def _artefact(self, table: str, found: Recommendation, devices: int) -> Artefact:
         """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""
         policy = found.chosen.policy
         is_kept = not isinstance(policy, Always) and self._holds_on_last_day(found)
@@ -120,8 +120,8 @@ class Learner:
             "chosen": found.chosen.family if is_kept else "own policy",
         }
         if not is_kept:
-            return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest)
-        return export_policy(policy, 1, manifest=manifest).up_to_age(self._window_s)
+            return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest, table=table)
+        return export_policy(policy, 1, manifest=manifest).up_to_age(self._window_s).of_table(table)
 
     def _holds_on_last_day(self, found: Recommendation) -> bool:
         """Return whether the stale answers of the last day are compatible with the limit."""

@@ -66,7 +66,7 @@ from mudkit.systems.mud.device.new_writes import NewWrites
 from mudkit.systems.mud.device.own_reads import OWN
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
-from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import PolicySlots, ShippedPolicy, ShippedReads, ShippedWrites
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.usage import USAGE, Usage
@@ -140,7 +140,7 @@ class ClientMachine:
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
         self._ports, self._store = ports, ports.store
-        self._policy_slots: list[PolicySlot] = []
+        self._policy_slots = PolicySlots(ports.store)
         self.local = Local(ports, settings.max_rows)
         self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
         self._reported: StoreUse | None = None
@@ -191,16 +191,16 @@ class ClientMachine:
         """Return the read policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return policy
-        self._policy_slots.append(PolicySlot(self._store, "read"))
-        return ShippedReads(self._policy_slots[-1], policy.fallback)
+        self._policy_slots.follow("read")
+        return ShippedReads(self._policy_slots, policy.fallback)
 
     def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy] | None) -> WritePolicy:
         """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return UtilityWrites(self._planner) if policy is None else policy
-        self._policy_slots.append(PolicySlot(self._store, "write"))
+        self._policy_slots.follow("write")
         fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
-        return ShippedWrites(self._policy_slots[-1], fallback)
+        return ShippedWrites(self._policy_slots, fallback)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
@@ -368,7 +368,7 @@ class ClientMachine:
             case Unregister():
                 return self.continuous_reads.unregister(now_us, op_id, operation)
             case ListPolicies():
-                return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
+                return (Complete(op_id, self._policy_slots.describe()),)
             case ListPending():
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():

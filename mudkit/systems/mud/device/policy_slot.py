@@ -1,5 +1,7 @@
 """Shipped policies on a device: acceptance, storage, fallback, and evaluation (Mobius 6).
 
+There is a slot for each kind of policy that an app follows, and one for each table with a policy of its own.
+
 =========  ===========================================================================================
 shipped    a valid artefact of the slot's kind with a higher version takes effect, and the previous
            one is stored beside it; anything else is refused and changes nothing
@@ -42,11 +44,14 @@ class ShippedPolicy(Generic[_P]):
 
 
 class PolicySlot:
-    """Shipped artefacts of one kind on a device: the one in use, and durably the one before."""
+    """Shipped artefacts of one slot of a device: the one in use, and durably the one before.
 
-    def __init__(self, store: Store, kind: Literal["read", "write"]) -> None:
+    ``name`` is its kind, or its kind and table (:attr:`Artefact.slot`).
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self.kind = kind
+        self.name = name
         self.refused: list[str] = []
         """Reasons for which artefacts are not in use."""
         self.in_use = self._load_stored("in use") or self._load_stored("before")
@@ -71,8 +76,8 @@ class PolicySlot:
                     remedy="give it a higher version with Artefact.from_document(document).renewed(version)",
                 )
             if self.in_use is not None:
-                self._store.put(f"policy {self.kind} before", self.in_use.document)
-            self._store.put(f"policy {self.kind} in use", document)
+                self._store.put(f"policy {self.name} before", self.in_use.document)
+            self._store.put(f"policy {self.name} in use", document)
         except ParameterError as error:
             self.refused.append(str(error))
             return
@@ -88,7 +93,7 @@ class PolicySlot:
 
         Damage is added to the reasons of refusals.
         """
-        document = self._store.get(f"policy {self.kind} {which}")
+        document = self._store.get(f"policy {self.name} {which}")
         if document is None:
             return None
         try:
@@ -98,30 +103,70 @@ class PolicySlot:
             return None
 
     def _check_artefact(self, document: Fields) -> Artefact:
-        """Return the artefact of a document; raise ParameterError if it is malformed or of another kind."""
+        """Return the artefact of a document; raise ParameterError if it is malformed or of another slot."""
         artefact = Artefact.from_document(document)
-        if artefact.kind != self.kind:
+        if artefact.slot != self.name:
             raise ParameterError(
-                "The policy is of another kind.", where="kind", found=artefact.kind, expected=self.kind
+                "The policy is of another kind or table.",
+                where="kind, table",
+                found=artefact.slot,
+                expected=self.name,
             )
         return artefact
 
 
+class PolicySlots:
+    """All slots of an app on a device."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._slots: dict[str, PolicySlot] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def follow(self, kind: Literal["read", "write"]) -> None:
+        """Follow the policies of a kind; those of tables that were stored are read again."""
+        self._slots[kind] = PolicySlot(self._store, kind)
+        for key in self._store.keys(f"policy {kind} of "):
+            name = key.removeprefix("policy ").removesuffix(" in use").removesuffix(" before")
+            if name not in self._slots:
+                self._slots[name] = PolicySlot(self._store, name)
+
+    def in_use(self, kind: str, table: str) -> Artefact | None:
+        """Return the artefact that decides reads or writes of a table: its own one, or that for all tables."""
+        own = self._slots.get(f"{kind} of {table}")
+        return self._slots[kind].in_use if own is None or own.in_use is None else own.in_use
+
+    def accept(self, name: str, document: Fields) -> None:
+        """Pass a shipped artefact to its slot; no effect if the app does not follow policies of its kind."""
+        if name.partition(" ")[0] in self._slots:
+            self._slots.setdefault(name, PolicySlot(self._store, name)).accept(document)
+
+    def versions(self) -> dict[str, int]:
+        """Return the version in use of each slot."""
+        return {name: slot.version for name, slot in self._slots.items()}
+
+    def describe(self) -> Fields:
+        """Return what each slot has in use, and the reasons of refusals."""
+        return {name: slot.describe() for name, slot in self._slots.items()}
+
+
 class ShippedReads:
-    """Read policy that evaluates the artefact in a slot; ``until`` decides before there is one.
+    """Read policy that evaluates the artefact for the table; ``until`` decides before there is one.
 
     It also decides what the artefact leaves to the device's own policy.
     """
 
-    def __init__(self, slot: PolicySlot, until: ReadPolicy | None) -> None:
-        self._slot = slot
+    def __init__(self, slots: PolicySlots, until: ReadPolicy | None) -> None:
+        self._slots = slots
         self._until = until
 
     def decide(
         self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`; based on the table's last answer."""
-        artefact = self._slot.in_use
+        artefact = self._slots.in_use("read", query.table)
         if artefact is None or artefact.root == OWN:
             return self._decide_alone(query, context, cache)
         last = next((cached for cached in reversed(cache) if cached.query.table == query.table), None)
@@ -147,15 +192,15 @@ class ShippedReads:
 
 
 class ShippedWrites:
-    """Write policy that evaluates the artefact in a slot; ``until`` decides before there is one."""
+    """Write policy that evaluates the artefact for the table; ``until`` decides before there is one."""
 
-    def __init__(self, slot: PolicySlot, until: WritePolicy) -> None:
-        self._slot = slot
+    def __init__(self, slots: PolicySlots, until: WritePolicy) -> None:
+        self._slots = slots
         self._until = until
 
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
-        artefact = self._slot.in_use
+        artefact = self._slots.in_use("write", str(write.get("name")))
         if artefact is None:
             return self._until.delay(write, context)
         values = _NOTHING_CACHED | _features(point(context.get("loc")), context, 0.0)

@@ -4,8 +4,9 @@ A device accepts only a document whose format, version and SHA-256 are right. Th
 forgery: who can write to the notification channel can ship.
 
 =============  ===============================================================================
-``format``     2
+``format``     2; of an artefact that names a table 3, which those who do not know it must refuse
 ``kind``       ``read`` or ``write``: what it decides
+``table``      the only table whose reads or writes it decides; absent: all that have none of their own
 ``version``    whole number; only a higher one replaces another
 ``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
 ``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
@@ -124,6 +125,8 @@ def _is_not_negative(rate: Value) -> TypeGuard[float]:
 OWN: Final = "own"
 """Decision of a read policy that leaves it to the device's own one: it takes a policy back."""
 FORMAT: Final = 2
+_FORMAT_OF_TABLE: Final = 3
+_MAX_TABLE: Final = 400
 FEATURES: Final[Mapping[str, str]] = {
     "age": "s",
     "distance": "km",
@@ -218,6 +221,8 @@ class Artefact(Displayed):
         The JSON document.
     density : Density or None
         The table for the feature of that name.
+    table : str or None
+        The only table whose reads or writes it decides.
     """
 
     kind: Literal["read", "write"]
@@ -226,10 +231,16 @@ class Artefact(Displayed):
     nodes: tuple[_Node | Action, ...]
     document: Fields
     density: Density | None = None
+    table: str | None = None
 
     def __post_init__(self) -> None:
         if not self.nodes:
             raise _unusable_error("nodes", "none", "at least one node")
+
+    @property
+    def slot(self) -> str:
+        """Name of the slot that it takes on a device: its kind, and its table if it names one."""
+        return self.kind if self.table is None else f"{self.kind} of {self.table}"
 
     @cached_property
     def root(self) -> _Tied:
@@ -254,6 +265,7 @@ class Artefact(Displayed):
         density: Density | None = None,
         costs: Sequence[Sequence[float]] | None = None,
         manifest: Fields | None = None,
+        table: str | None = None,
     ) -> Artefact:
         """Create an artefact and its digest.
 
@@ -275,6 +287,8 @@ class Artefact(Displayed):
             Cost matrix by which the tree was learnt.
         manifest : mapping, optional
             How it was learnt.
+        table : str, optional
+            The only table whose reads or writes it decides.
 
         Raises
         ------
@@ -292,6 +306,8 @@ class Artefact(Displayed):
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
+        if table is not None:
+            document |= {"format": _FORMAT_OF_TABLE, "table": table}
         return cls._sign(document)
 
     @classmethod
@@ -306,10 +322,11 @@ class Artefact(Displayed):
         """
         if not isinstance(document, Mapping):
             raise _unusable_error("document", type(document).__name__, "a JSON object")
-        if (given_format := document.get("format")) != FORMAT:
-            is_newer = isinstance(given_format, int) and given_format > FORMAT
+        if (given_format := document.get("format")) not in (FORMAT, _FORMAT_OF_TABLE):
+            is_newer = isinstance(given_format, int) and given_format > _FORMAT_OF_TABLE
+            expected = f"{FORMAT}, or {_FORMAT_OF_TABLE}"
             raise _unusable_error(
-                "format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN
+                "format", repr(given_format), expected, _NEWER if is_newer else _EXPORT_AGAIN
             )
         try:
             digest = sha256(document)
@@ -332,20 +349,20 @@ class Artefact(Displayed):
             expected = "local, remote, own" if kind == "read" else delays
             raise _unusable_error("actions", repr(given)[:200], expected)
         nodes = _check_nodes(document.get("nodes"), len(features), actions)
-        table = document.get("density")
-        if ("density" in features) is (table is None):
+        rates = document.get("density")
+        if ("density" in features) is (rates is None):
             raise _unusable_error(
-                "density", "a table" if table else "no table", "a table if it is a feature, else none"
+                "density", "a table" if rates else "no table", "a table if it is a feature, else none"
             )
-        return cls(
-            kind, version, features, nodes, document, None if table is None else Density.from_document(table)
-        )
+        density = None if rates is None else Density.from_document(rates)
+        return cls(kind, version, features, nodes, document, density, _check_table(document))
 
     def _view(self) -> View:
         """Return the view of a display: its facts, and a picture of the upper levels."""
         leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
         facts = {
             "decides": f"{self.kind}s",
+            "table": self.table,
             "version": self.version,
             "features": ", ".join(self.features),
             "leaves": leaves if len(self.nodes) <= _MAX_COUNTED else None,
@@ -425,6 +442,16 @@ class Artefact(Displayed):
             [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
         )
 
+    def of_table(self, table: str) -> Artefact:
+        """Return the same decisions for the reads or writes of one table.
+
+        Raises
+        ------
+        ParameterError
+            The name is not usable.
+        """
+        return self._sign({**self.document, "format": _FORMAT_OF_TABLE, "table": table})
+
     def _guard(
         self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
     ) -> Artefact:
@@ -454,12 +481,12 @@ class Artefact(Displayed):
         }
         return self._sign(document)
 
-    @check_arguments(types=False)
     def decides_as(self, other: Artefact) -> bool:
-        """Return whether another artefact of this kind decides the same by the same questions."""
-        mine, theirs = ((one.kind, one.features, one.nodes, one.density) for one in (self, other))
+        """Return whether another artefact decides the same by the same questions, of the same kind and table."""
+        mine, theirs = ((one.slot, one.features, one.nodes, one.density) for one in (self, other))
         return mine == theirs
 
+    @check_arguments(types=False)
     def renewed(self, version: int) -> Artefact:
         """Return the same decisions as another version, which replaces what devices have.
 
@@ -534,6 +561,18 @@ def _check_features(given: Value) -> tuple[str, ...]:
                 expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
                 raise _unusable_error("features", repr(feature), expected)
     return tuple(names)
+
+
+def _check_table(document: Fields) -> str | None:
+    """Return the name of the table that an artefact is for, or raise ParameterError; None: for all."""
+    table = document.get("table")
+    if document.get("format") == FORMAT:
+        if "table" in document:
+            raise _unusable_error("table", repr(table), f"none in format {FORMAT}", _EXPORT_AGAIN)
+        return None
+    if not isinstance(table, str) or not 1 <= len(table) <= _MAX_TABLE:
+        raise _unusable_error("table", brief(table, 200), f"a text of 1 to {_MAX_TABLE} characters")
+    return table
 
 
 def _is_action(kind: str, action: Value) -> TypeGuard[Action]:

@@ -200,7 +200,7 @@ class Generator:
 
     def _newest_version(self, app: str, artefact: Artefact) -> int:
         """Return the version that a learnt policy gets; 0: it decides as what is in use."""
-        known = self._store.items(f"policy {app}\n{artefact.kind}\n", PolicyUpdate)
+        known = self._store.items(f"policy {app}\n{artefact.slot}\n", PolicyUpdate)
         newest = max((Artefact.from_document(policy.document) for _, policy in known), default=None,
                      key=lambda shipped: shipped.version)  # fmt: skip
         if newest is None:
@@ -211,7 +211,7 @@ class Generator:
         """Store a policy, and send it to all notification servers; raise ParameterError for an old one."""
         app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.from_document(document)
-        prefix = f"policy {app}\n{artefact.kind}\n"
+        prefix = f"policy {app}\n{artefact.slot}\n"
         known = dict(self._store.items(prefix, PolicyUpdate))
         newest = max(known.values(), key=lambda policy: policy.version, default=None)
         if newest is not None and artefact.version <= newest.version:
@@ -226,7 +226,7 @@ class Generator:
             to = [*to, *newest.to]
         policy = PolicyUpdate(
             app=app,
-            policy=artefact.kind,
+            policy=artefact.slot,
             document=dict(document),
             to=None if to is None else sorted(set(to)),
         )

@@ -210,6 +210,29 @@ def test_policies_are_learnt_shipped_and_taken_back():
     assert [len(seen) for seen in learner.seen] == [20, 21, 42, 63]
 
 
+def test_policies_of_tables_are_learnt_shipped_and_used_alone():
+    """One of a table and one for all have versions of their own; each device gets what it lacks."""
+    of_news = Artefact.create("read", 1, [], [[0]], ["local"], table="news")
+    for_all = Artefact.create("read", 1, [], [[0]], ["remote"])
+    learner = Learner([LearntPolicy("news", of_news), LearntPolicy("news", for_all)])
+    lab, cloud, ann = start(learner, read_policy=mud.ShippedPolicy())
+    ann.create("maps").result()
+    use(lab, ann)
+    lab.run(hours=7)
+    bob = client(lab, cloud, "bob", read_policy=mud.ShippedPolicy())
+    lab.run(minutes=1)
+    for one in (ann, bob):
+        policies = one.policies().result()
+        assert {name: policy["version"] for name, policy in policies.items()} == {"read": 1, "read of news": 1}
+        sources = []
+        for table in ("news", "maps"):
+            one.read(table).result()
+            before = lab.bill().query(f"device == '{one.device.name}'")["messages"].sum()
+            one.read(table).result()
+            sources.append(lab.bill().query(f"device == '{one.device.name}'")["messages"].sum() - before)
+        assert sources[0] == 0 < sources[1]
+
+
 def test_policy_that_nobody_has_is_not_taken_back():
     lab, _, ann = start(Learner(learnt("own")), read_policy=mud.ShippedPolicy())
     use(lab, ann)
