@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mudkit.learning.search import Recommendation
 
 _MIN_DEVICE_FOLDS: Final = 10
-"""Devices from which on policies are chosen on some of them, and scored on the others; with fewer, on days."""
+"""Devices from which on policies are chosen on some and scored on others; with fewer, on days."""
 _MIN_READS: Final = 20
 """Reads of the last day, with fewer of which it says nothing against a policy."""
 
@@ -45,7 +45,8 @@ class Learner:
     Parameters
     ----------
     window_s : float
-        Time before a read from which records are part of its answer, in seconds.
+        Age up to which answers are labelled and used, in seconds. Also the time before a read from which
+        records are part of its answer, if what was reported does not say it.
     completeness : float
         An answer is stale if it has a smaller share of what others have written; 1: if it lacks any record.
     max_stale : float
@@ -90,16 +91,19 @@ class Learner:
         """
         usage = usage.filter(pc.is_valid(usage["lat"]))
         is_write = pc.equal(usage["op"], "write")
-        asked = usage.filter(pc.is_valid(usage["box_km"]))
-        for app, table in sorted(set(zip(asked["app"].to_pylist(), asked["table"].to_pylist(), strict=True))):
-            of_table = asked.filter(pc.and_(pc.equal(asked["app"], app), pc.equal(asked["table"], table)))
+        area_reads = usage.filter(pc.is_valid(usage["box_km"]))
+        for app, table in sorted(
+            set(zip(*(area_reads[name].to_pylist() for name in ("app", "table")), strict=True))
+        ):
+            is_of_table = pc.and_(pc.equal(area_reads["app"], app), pc.equal(area_reads["table"], table))
+            of_table = area_reads.filter(is_of_table)
             devices = pc.count_distinct(of_table["device"]).as_py()
             if devices < self._min_devices:
                 continue
             written = usage.filter(pc.and_(is_write, pc.equal(usage["table"], table)))
             reads = self._reads(of_table)
             labels = read_labels(_positions(written), reads, self._window_s)
-            found = recommend(
+            recommendation = recommend(
                 labels,
                 reads,
                 max_stale=self._max_stale,
@@ -107,38 +111,40 @@ class Learner:
                 folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
                 seed=seed,
             )
-            if found.has_enough_reads:
-                yield LearntPolicy(app, self._artefact(table, found, devices))
+            if recommendation.has_enough_reads:
+                yield LearntPolicy(app, self._artefact(table, recommendation, devices))
 
-    def _artefact(self, table: str, found: Recommendation, devices: int) -> Artefact:
+    def _artefact(self, table: str, recommended: Recommendation, devices: int) -> Artefact:
         """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""
-        policy = found.chosen.policy
-        is_kept = not isinstance(policy, Always) and self._holds_on_last_day(found)
+        policy = recommended.chosen.policy
+        is_kept = not isinstance(policy, Always) and self._holds_on_last_day(recommended)
         manifest: dict[str, Any] = {
-            "learnt from": f"{found.count:,} reads of {devices:,} devices",
+            "learnt from": f"{recommended.count:,} reads of {devices:,} devices",
             "stale": f"at most {self._max_stale:g}, below a completeness of {self._completeness:g}",
-            "chosen": found.chosen.family if is_kept else "own policy",
+            "chosen": recommended.chosen.family if is_kept else "own policy",
         }
         if not is_kept:
             return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest, table=table)
         return export_policy(policy, 1, manifest=manifest).up_to_age(self._window_s).of_table(table)
 
-    def _holds_on_last_day(self, found: Recommendation) -> bool:
+    def _holds_on_last_day(self, recommended: Recommendation) -> bool:
         """Return whether the stale answers of the last day are compatible with the limit."""
-        is_last = found.day == found.day.max()
-        reads, stale = int(found.reads[is_last].sum()), int(found.chosen.stale[is_last].sum())
+        is_last = recommended.day == recommended.day.max()
+        reads, stale = int(recommended.reads[is_last].sum()), int(recommended.chosen.stale[is_last].sum())
         return reads < _MIN_READS or intervals.share(stale, reads).low <= self._max_stale
 
-    def _reads(self, asked: pa.Table) -> pa.Table:
-        """Return the reads of a trace that areas were asked for; of equal ones in one moment, one."""
-        columns = {name: asked[name] for name in ("device", "ts", "lat", "lon", "box_km")}
-        count = len(asked)
+    def _reads(self, rows: pa.Table) -> pa.Table:
+        """Return reported reads of areas as those of a trace; of equal ones in one moment, one."""
+        columns = {name: rows[name] for name in ("device", "ts", "lat", "lon", "box_km")}
+        count = len(rows)
         columns |= {
-            "window_s": pa.array(np.full(count, self._window_s)),
+            "window_s": pc.fill_null(rows["window_s"], self._window_s),
             "origin": pa.array(["recorded"] * count, pa.string()),
         }
         fields = [field for field in READS if field.name != "read_id"]
-        reads = with_read_ids(pa.table(columns).select([field.name for field in fields]).cast(pa.schema(fields)))
+        reads = with_read_ids(
+            pa.table(columns).select([field.name for field in fields]).cast(pa.schema(fields))
+        )
         _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
         return reads.take(pa.array(np.sort(first)))
 

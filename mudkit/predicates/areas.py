@@ -23,27 +23,39 @@ class Area(NamedTuple):
         Its middle, in degrees.
     box_km : float
         Side of a square of the same size.
+    since : float or None
+        The lower bound of the only other column that has one and no upper one, as of a time; None: there is
+        no such column, or there are several.
     """
 
     lat: float
     lon: float
     box_km: float
+    since: float | None = None
+
+    def window_s(self, now_s: float) -> float | None:
+        """Return how far back the query asks, if ``since`` is a time of the clock that shows ``now_s``."""
+        return None if self.since is None or not 0.0 < now_s - self.since <= now_s else now_s - self.since
 
 
 @functools.lru_cache(maxsize=1024)
 def area_of(predicate: Predicate | None) -> Area | None:
     """Return the area of a query; None: it has none, or several.
 
-    It is told by ``within_km`` and ``within_box``, by ``distance_km`` up to a constant, and by bounds of the
+    It follows from ``within_km`` and ``within_box``, by ``distance_km`` up to a constant, and by bounds of the
     columns ``lat`` and ``lon`` (``latitude``; ``lng``, ``longitude``), in a conjunction.
     """
     cases = facts_of(predicate)
     if len(cases) != 1:
         return None
     facts = cases[0]
+    open_ = [
+        allowed.low for allowed in facts.ranges.values() if allowed.low is not None and allowed.high is None
+    ]
+    since = open_[0] if len(open_) == 1 and isinstance(open_[0], float) else None
     if len(facts.circles) == 1:
         (lat, lon), km = facts.circles[0].centre, facts.circles[0].km
-        return Area(lat, lon, math.sqrt(math.pi) * km)
+        return Area(lat, lon, math.sqrt(math.pi) * km, since)
     lats = [of for of in facts.ranges if of in _LAT_COLUMNS or of.startswith("latitude of ")]
     lons = [of for of in facts.ranges if of in _LON_COLUMNS or of.startswith("longitude of ")]
     if len(lats) != 1 or len(lons) != 1:
@@ -56,4 +68,4 @@ def area_of(predicate: Predicate | None) -> Area | None:
         return None
     lat = (south + north) / 2
     width_km = (east - west) * math.cos(math.radians(lat))
-    return Area(lat, (west + east) / 2, float(math.sqrt((north - south) * width_km) * KM_PER_DEGREE))
+    return Area(lat, (west + east) / 2, float(math.sqrt((north - south) * width_km) * KM_PER_DEGREE), since)

@@ -252,6 +252,7 @@ USAGE = pa.schema(
         _required("op", pa.string()),  # 'read' or 'write'
         pa.field("query", pa.string()),  # of a read that was repeated; null: it has an area, or was not
         pa.field("box_km", pa.float64()),  # size of the area of a read; null here and below: it has none
+        pa.field("window_s", pa.float64()),  # how far back the read asks
         pa.field("lat", pa.float64()),  # middle of the cell of its area, or of what was written
         pa.field("lon", pa.float64()),
         pa.field("source", pa.string()),  # 'local', 'remote' or 'offline'; null from here on: a write
@@ -260,7 +261,7 @@ USAGE = pa.schema(
         pa.field("waited_s", pa.float64()),
     ]
 )
-"""What devices have reported of the use of apps that consent to it (Mobius 6)."""
+"""Reads and writes that devices have reported, of apps that consent to it (Mobius 6)."""
 
 SCHEMAS = {
     "positions": POSITIONS,

@@ -34,8 +34,8 @@ def build_usage(
             first, last = np.clip(np.array(written) + rng.uniform(-noise_h, noise_h, 2), 0, 24)
             hours = np.arange(first, last, 1 / 6)
             rows += [(number, at + int(hour * 3.6e9), "write", None, None) for hour in hours]
-            asked = np.arange(0, 24, 0.5) + rng.uniform(0, 0.5, 48)
-            rows += [(number, at + int(hour * 3.6e9), "read", 20.0, "remote") for hour in asked]
+            moments = np.arange(0, 24, 0.5) + rng.uniform(0, 0.5, 48)
+            rows += [(number, at + int(hour * 3.6e9), "read", 20.0, "remote") for hour in moments]
     if shuffled:
         times = rng.permutation([row[1] for row in rows]).tolist()
         rows = [(number, t_us, *rest) for (number, _, *rest), t_us in zip(rows, times, strict=True)]
@@ -43,7 +43,7 @@ def build_usage(
     records = [
         {
             "device": f"car-{number}", "app": app, "ts": t_us, "table": table, "op": op, "box_km": box_km,
-            "lat": 51.5 + 0.001 * number, "lon": LON, "source": source,
+            "lat": 51.5 + 0.001 * number, "lon": LON, "source": source, "window_s": None,
         }
         for number, t_us, op, box_km, source in rows
     ]  # fmt: skip
@@ -51,7 +51,15 @@ def build_usage(
 
 
 def decide(artefact, *, age_s, hour, weekday=0):
-    values = {"age": age_s, "hour": hour, "distance": 0.0, "weekday": weekday, "held": 10, "lat": 51.5, "lon": LON}
+    values = {
+        "age": age_s,
+        "hour": hour,
+        "distance": 0.0,
+        "weekday": weekday,
+        "held": 10,
+        "lat": 51.5,
+        "lon": LON,
+    }
     values |= {f"cached_{name}": value for name, value in values.items()}
     values["cached_hour"] = (hour - age_s / 3600) % 24
     return artefact.decide([values[name] for name in artefact.features])
@@ -75,7 +83,7 @@ def test_planted_hours_are_found(noise_h):
 
 
 def test_no_policy_where_times_are_shuffled():
-    """What is written at any time makes each answer of half an hour stale."""
+    """Writes at any time make each answer of half an hour stale."""
     (learnt,) = learn(build_usage(written=(0, 24), shuffled=True))
     assert learnt.artefact.root == OWN
 
@@ -110,19 +118,48 @@ def test_each_table_and_app_has_a_policy_of_its_own():
     quiet = build_usage(devices=6, table="parks", written=(8, 8.2))
     busy = build_usage(devices=6, table="cars", written=(0, 24))
     other = build_usage(devices=6, app="news", table="parks", written=(8, 8.2))
-    found = {(app, one.table): one for app, one in learn(pa.concat_tables([quiet, busy, other]))}
-    assert set(found) == {("maps", "cars"), ("maps", "parks"), ("news", "parks")}
-    assert found["maps", "cars"].root == OWN
-    assert decide(found["maps", "parks"], age_s=3000.0, hour=20.0) == "local"
+    by_table = {(app, one.table): one for app, one in learn(pa.concat_tables([quiet, busy, other]))}
+    assert set(by_table) == {("maps", "cars"), ("maps", "parks"), ("news", "parks")}
+    assert by_table["maps", "cars"].root == OWN
+    assert decide(by_table["maps", "parks"], age_s=3000.0, hour=20.0) == "local"
 
 
 def test_policy_is_taken_back_within_a_day_of_another_behaviour():
     """Until yesterday nothing was written at night; since then all is written at night."""
     before, after = build_usage(days=4), build_usage(days=5, written=(0, 8))
     last = pa.compute.greater_equal(after["ts"], pa.scalar(START_US + 4 * DAY_US, USAGE.field("ts").type))
-    (kept,), (gone,) = learn(before), learn(pa.concat_tables([before, after.filter(last)]))
+    (kept,), (taken_back,) = learn(before), learn(pa.concat_tables([before, after.filter(last)]))
     assert decide(kept.artefact, age_s=3000.0, hour=4.0, weekday=4) == "local"
-    assert gone.artefact.root == OWN or decide(gone.artefact, age_s=3000.0, hour=4.0, weekday=5) == "remote"
+    assert (
+        taken_back.artefact.root == OWN
+        or decide(taken_back.artefact, age_s=3000.0, hour=4.0, weekday=5) == "remote"
+    )
+
+
+def test_tree_sees_the_size_of_what_is_asked():
+    """Nothing is ever written in the small area, and something always in the town.
+
+    Both are asked about in turn: only the size of the query tells them apart.
+    """
+    records = []
+    for number, day in np.ndindex(12, 2):
+        for slot in range(72):
+            t_us = START_US + day * DAY_US + slot * 1_200_000_000 + number * 1_000_000
+            of_all = {"device": f"car-{number}", "app": "maps", "table": "cars", "lat": 51.5, "lon": LON}
+            is_town = bool((slot // 3 + number) % 2)
+            box_km = 40.0 if is_town else 1.0
+            records.append({**of_all, "ts": t_us, "op": "read", "box_km": box_km, "window_s": 7200.0})
+            records.append({**of_all, "ts": t_us + 1, "op": "write", "lat": 51.6})
+    records.sort(key=lambda row: row["ts"])
+    (learnt,) = learn(pa.Table.from_pylist(records, USAGE))
+    assert "box" in learnt.artefact.features
+    values = {"age": 1200.0, "hour": 12.0, "weekday": 1, "distance": 0.0, "held": 0, "lat": 51.5, "lon": LON}
+    values |= {f"cached_{name}": value for name, value in values.items()} | {"window": 7200.0, "covered": 1.0}
+    decided = [
+        learnt.artefact.decide([(values | {"box": box_km})[name] for name in learnt.artefact.features])
+        for box_km in (1.0, 40.0)
+    ]
+    assert decided == ["local", "remote"]
 
 
 def test_other_tables_are_refused_in_words():
@@ -130,7 +167,9 @@ def test_other_tables_are_refused_in_words():
         Learner().learn(pa.table({"device": ["a"]}), 1)
 
 
-@pytest.mark.parametrize("given", [{"max_stale": 2.0}, {"completeness": 0.0}, {"min_devices": 1}, {"window_s": 0}])
+@pytest.mark.parametrize(
+    "given", [{"max_stale": 2.0}, {"completeness": 0.0}, {"min_devices": 1}, {"window_s": 0}]
+)
 def test_unusable_parameters_are_refused(given):
     with pytest.raises(ParameterError, match=next(iter(given))):
         Learner(**given)

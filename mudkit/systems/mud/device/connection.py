@@ -25,21 +25,16 @@ from mudkit.systems.mud.messages.parts import EncodedError, netid_of
 from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
-    AlterRequest,
     Ask,
     AskBatch,
     ContinuousReadAck,
-    CreateRequest,
-    DropRequest,
+    ContinuousReadRequest,
     IdentifiedRequest,
     Part,
     PartsComplete,
     ReadRequest,
-    RegisterRequest,
     Request,
     RequestRefused,
-    UnregisterRequest,
-    UpdateDataRequest,
     UsageTaken,
     WriteOutcome,
     WriteRequest,
@@ -61,9 +56,6 @@ MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
 MAX_BATCH_BYTES: Final = 32 * 1024
 """Bytes of the writes in one message: a link that is up for some seconds passes it even at 10 kB/s."""
 
-_ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
-_ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
-_IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
 Answer: TypeAlias = (
     Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered | UsageTaken
@@ -360,12 +352,15 @@ class Connection:
                     answer.error is not UNSET or is_of_aggregates == (request.aggregate is not None)
                 )
             case ContinuousReadAck():
-                return isinstance(request, _ON_CONTINUOUS_READS)
+                return isinstance(request, ContinuousReadRequest)
             case PartsComplete():
-                return isinstance(request, _IN_PARTS) and answer.table.name == request.name
+                if not isinstance(request, ReadRequest | ContinuousReadRequest):
+                    return False
+                return answer.table.name == request.name
             case Administered():
-                is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
-                return isinstance(request, _ON_TABLES) and is_own
+                if not isinstance(request, AdministrationRequest):
+                    return False
+                return not isinstance(answer.table, Table) or answer.table.name == request.name
             case WriteOutcome():
                 return isinstance(request, WriteRequest) and _is_outcome_of(answer, request)
             case UsageTaken():
@@ -407,7 +402,7 @@ class Connection:
         """Build the message of a request, with the token of now."""
         request = ask.request
         assert request is not None
-        if isinstance(request, _ON_TABLES) and self._has_results:
+        if isinstance(request, AdministrationRequest) and self._has_results:
             pending = (
                 other.identity for other in self._asks.values() if isinstance(other.work, Administering)
             )

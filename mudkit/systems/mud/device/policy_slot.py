@@ -19,11 +19,12 @@ from typing import Generic, Literal, TypeVar
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Store
+from mudkit.predicates.areas import area_of
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.artefact import FEATURES, OWN, Artefact
 from mudkit.systems.mud.policies.policies import NEVER, Cached, ReadPolicy, WritePolicy
 from mudkit.systems.mud.policies.utility import Query
-from mudkit.units import US_PER_S, distance_km, solar_time
+from mudkit.units import US_PER_S, covered_share, distance_km, solar_time
 from mudkit.wire import Fields
 
 _P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
@@ -134,7 +135,7 @@ class PolicySlots:
                 self._slots[name] = PolicySlot(self._store, name)
 
     def in_use(self, kind: str, table: str) -> Artefact | None:
-        """Return the artefact that decides reads or writes of a table: its own one, or that for all tables."""
+        """Return the artefact that decides for a table: its own one, or that for all tables."""
         own = self._slots.get(f"{kind} of {table}")
         return self._slots[kind].in_use if own is None or own.in_use is None else own.in_use
 
@@ -175,11 +176,12 @@ class ShippedReads:
         values = _features(_place_of_query(query, context), context, 0.0) | {
             "age": last.age_s,
             "held": last.records,
+            **_features_of_area(query, last.query, context),
         }
         cached = _features(_place_of_query(last.query, last.context), context, last.age_s)
         values |= {f"cached_{name}": cached[name] for name in ("lat", "lon", "hour")}
         values |= {"distance": _distance_km(values), "density": _density(artefact, values)}
-        where = artefact.decide([values[name] for name in artefact.features])
+        where = artefact.decide([values.get(name) for name in artefact.features])
         if where == OWN:
             return self._decide_alone(query, context, cache)
         return "local" if where == "local" else "remote"
@@ -227,6 +229,17 @@ def _features(place: tuple[float, float] | None, context: Fields, age_s: float) 
         hours, weekdays = solar_time(t_us, lon)
         hour, weekday = float(hours), float(weekdays)
     return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}
+
+
+def _features_of_area(query: Query, cached: Query, context: Fields) -> dict[str, float | None]:
+    """Return the size of the area of a query, its window, and the share of it that a cached one covers."""
+    area, other = area_of(query.predicate), area_of(cached.predicate)
+    now_us = context.get("now_us")
+    if area is None:
+        return {}
+    covered = None if other is None else float(covered_share(*area[:3], *other[:3]))
+    window_s = area.window_s(now_us / US_PER_S) if isinstance(now_us, int | float) else None
+    return {"box": area.box_km, "window": window_s, "covered": covered}
 
 
 def _density(artefact: Artefact, values: Mapping[str, float | None]) -> float | None:

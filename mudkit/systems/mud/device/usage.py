@@ -67,7 +67,7 @@ class Usage:
         self._count = 0
         self._is_reporting = self._has_timer = False
         self._texts: dict[tuple[str, str], int] = {}
-        """How often the app has asked each of its last queries, by table and text."""
+        """Number of times that the app has read each of its last queries, by table and text."""
 
     def record_read(self, now_us: int, op_id: int, read: Read, context: Fields) -> None:
         """Note that the app has called a read."""
@@ -80,17 +80,24 @@ class Usage:
             if len(self._texts) > _MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]
             text = predicate.text if times > 1 else None
-        query = UsedQuery(read.table, "read", text, None if area is None else round(area.box_km, 3))
+        window_s = None if area is None else area.window_s(now_us / US_PER_S)
+        query = UsedQuery(
+            read.table,
+            "read",
+            text,
+            None if area is None else round(area.box_km, 3),
+            None if window_s is None else round(window_s, 1),
+        )
         place = point(context.get("loc")) if area is None else (area.lat, area.lon)
         self._open[op_id] = _OpenRead(now_us, query, self._cell(place))
 
     def record_write(self, now_us: int, write: Write, context: Fields) -> None:
         """Note that the app has called a write."""
         place = place_of_record(write.record) or point(context.get("loc"))
-        self._add(UsedQuery(write.table, "write", None, None), now_us, self._cell(place), None)
+        self._add(UsedQuery(write.table, "write", None, None, None), now_us, self._cell(place), None)
 
     def observe(self, now_us: int, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """Note the reads that effects complete; return these, and a report if it is due and a message leaves."""
+        """Note the reads that effects complete; return these, and a report if one is due and may leave."""
         for effect in effects:
             if isinstance(effect, Complete) and effect.op_id in self._open:
                 result = effect.result if isinstance(effect.result, ReadResult) else None

@@ -184,9 +184,7 @@ AdministrationRequest: TypeAlias = CreateRequest | AlterRequest | DropRequest
 
 ContinuousReadRequest: TypeAlias = RegisterRequest | UpdateDataRequest | UnregisterRequest
 
-Request: TypeAlias = (
-    ReadRequest | WriteRequest | AdministrationRequest | ContinuousReadRequest | UsageReport
-)
+Request: TypeAlias = ReadRequest | WriteRequest | AdministrationRequest | ContinuousReadRequest | UsageReport
 
 
 class IdentifiedRequest(Struct, frozen=True):

@@ -16,16 +16,17 @@ Source = Literal["local", "remote", "offline"]
 
 
 class UsedQuery(Struct, frozen=True, array_like=True):
-    """What a report says of the reads or writes that are alike.
+    """Table, area and text of reads or writes that are alike; a part of a report.
 
     ``text`` is the predicate of a read that the app has repeated, unless it has an area; None: it is not
-    told. ``box_km`` is the size of its area; None: it has none.
+    reported. ``box_km`` is the size of its area, and ``window_s`` how far back it asks; None: it has none.
     """
 
     table: Name
     op: Op
     text: str | None
     box_km: _Amount | None
+    window_s: _Amount | None
 
 
 class UsageItem(Struct, frozen=True, array_like=True):

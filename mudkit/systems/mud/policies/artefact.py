@@ -139,12 +139,17 @@ FEATURES: Final[Mapping[str, str]] = {
     "cached_hour": "h",
     "held": "points",
     "density": "points/h",
+    "box": "km",
+    "window": "s",
+    "covered": "share",
 }
 """Features and their units; those of a write are its place and time.
 
 Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour for each 15 degrees
 of longitude, so that a device needs no table of time zones. ``held``: records in the cached answer.
-``density``: write rate by the table that comes with the artefact.
+``density``: write rate by the table that comes with the artefact. ``box`` and ``window``: size of the area of
+the query, and the time before it that it asks for; ``covered``: share of its area that the cached answer's has
+(:mod:`mudkit.predicates.areas`).
 """
 _EXPORT_AGAIN: Final = "export it again with mudkit.learning.export_policy, or `mudkit report cache_policy`"
 _NEWER: Final = "install the mudkit that wrote it, or export it again with this one"
@@ -185,6 +190,12 @@ def question_text(feature: str, threshold: float) -> str:
             return f"it holds at most {words.number(threshold)} points"
         case "density":
             return f"at most {words.number(threshold)} points an hour"
+        case "box":
+            return f"an area of at most {words.distance(threshold)}"
+        case "window":
+            return f"the last {words.duration(threshold)} at most"
+        case "covered":
+            return f"it covers at most {words.number(100 * threshold)} % of the area"
     return f"{feature} ≤ {words.number(threshold)}"
 
 

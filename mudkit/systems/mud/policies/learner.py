@@ -1,4 +1,4 @@
-"""Learner: a pure function from a sample of usage to policies, which the policy generator calls (Mobius 6)."""
+"""Learner: a pure function from usage to policies, which the policy generator calls (Mobius 6)."""
 
 from __future__ import annotations
 

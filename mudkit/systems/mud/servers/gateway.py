@@ -291,6 +291,7 @@ class Gateway:
         None: it waits for the tables, or for the lineage of the log.
         """
         ask, what, tables = request.ask, request.ask.what, self._tables
+        assert not isinstance(what, UsageReport)  # which is about no table
         is_confirmed = tables.is_confirmed(now_us)
         is_unanswered = now_us >= request.came_us + UNANSWERED_US
         if tables.lsn < 0 or not (is_confirmed or is_unanswered):

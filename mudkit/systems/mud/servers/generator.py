@@ -1,6 +1,6 @@
 """Policy generator: learns policies from what clients report, and ships them to an app's clients (Mobius 6).
 
-What it is given as a learner decides what is learnt; without one it ships what it is told to. Its rules:
+A learner decides what is learnt; without one it ships what it is given. Its rules:
 
 ===============  ======================================================================================
 Call             check the policy, store it, and send it to every notification server, with the devices
@@ -62,7 +62,7 @@ _LEARN: Final = "learn"
 
 
 class Learning(NamedTuple):
-    """What learns, how often, how long usage is kept, and when virtual time began, in µs since 1970."""
+    """Learner, the time between two learnings and that for which usage is kept; start of virtual time, µs."""
 
     learner: Learner
     relearn_h: float
@@ -181,7 +181,7 @@ class Generator:
         return (SetTimer(_LEARN, round(3_600e6 * self._learning.relearn_h)),)
 
     def _learn(self, now_us: int) -> Sequence[Effect]:
-        """Learn from the sample, and ship the policies that differ from those in use."""
+        """Have policies learnt from the sample, and ship those that differ from what is in use."""
         learning = self._learning
         assert learning is not None
         effects: list[Effect] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import astuple, fields
@@ -12,7 +12,7 @@ from mudkit.events import Record, Store
 from mudkit.systems.mud.messages.parts import app_of, netid_of
 from mudkit.systems.mud.messages.servers import Verified
 from mudkit.systems.mud.messages.usage import Op, Source, UsageReport
-from mudkit.units import US_PER_S
+from mudkit.wire import Fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 200_000
 """Rows of the sample; beyond it the oldest ones are removed."""
 _MAX_STARTS: Final = 4
-"""Starts of an app whose reports are told apart; one of an earlier start comes twice at most by a fault."""
+"""Starts of an app whose reports are distinguished; one of an earlier start comes twice at most by a fault."""
 _ROW: Final = "usage row "
 _SENDER: Final = "usage of "
 
@@ -35,6 +35,7 @@ class UsageRow(Struct, frozen=True, array_like=True):
     op: Op
     query: str | None
     box_km: float | None
+    window_s: float | None
     lat: float | None
     lon: float | None
     source: Source | None
@@ -45,7 +46,7 @@ class UsageRow(Struct, frozen=True, array_like=True):
 
 
 class _Reported(Struct):
-    """What an app of a device has reported: by start, the number of its next item; and how many were lost."""
+    """Progress of an app's reports: by start, the number of the next item; and how many items were lost."""
 
     following: dict[str, int]
     lost: int
@@ -78,7 +79,8 @@ class UsageSample:
             query = report.queries[item.query]
             row = UsageRow(
                 netid_of(endpoint), app_of(endpoint), item.t_ms * 1000, query.table, query.op, query.text,
-                query.box_km, item.lat, item.lon, item.source, item.age_s, item.records, item.waited_s, user,
+                query.box_km, query.window_s, item.lat, item.lon, item.source, item.age_s, item.records,
+                item.waited_s, user,
             )  # fmt: skip
             self._store.put(_key_of(self._following), row)
             self._following += 1
@@ -107,9 +109,8 @@ class UsageSample:
 
         from mudkit.trace.schema import USAGE
 
-        columns = [as_columns(row) for _, row in self._store.items(_ROW, UsageRow)]
-        for row in columns:
-            row["ts"] = row.pop("t_us") + start_us
+        rows = [row for _, row in self._store.items(_ROW, UsageRow)]
+        columns = [{**as_columns(row), "ts": row.t_us + start_us} for row in rows]
         return pa.Table.from_pylist(columns, USAGE)
 
     def _collect(self, now_us: int) -> None:
@@ -124,7 +125,7 @@ class UsageSample:
             self._first += 1
 
 
-def as_columns(row: UsageRow) -> dict[str, Any]:
+def as_columns(row: UsageRow) -> Fields:
     """Return a row by column, without its user."""
     names = [field.name for field in fields(row)]
     return {name: value for name, value in zip(names, astuple(row), strict=True) if name != "user"}

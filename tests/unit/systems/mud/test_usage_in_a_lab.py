@@ -1,4 +1,4 @@
-"""What devices report of the use of an app, whom it reaches, what it costs, and what the cloud makes of it."""
+"""Reports of the use of an app: their content, whom they reach, their cost, and policies learnt from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT = (30.2711, -97.7437)
 
 
 class Learner:
-    """Learner that keeps what it is given, and answers what it is told to."""
+    """Learner that keeps its samples, and returns given policies."""
 
     def __init__(self, *policies):
         self.policies, self.seen = list(policies), []
@@ -132,7 +132,9 @@ def test_report_opens_no_radio():
     assert lab.bill().set_index(["device", "direction"])["messages"].equals(before)
     ann.write("news", "b", {"topic": "arts"}).result()
     lab.run(seconds=5)
-    write, report = lab.frame("messages").query("source == 'ann' and kind == 'ask'").tail(2).to_dict("records")
+    write, report = (
+        lab.frame("messages").query("source == 'ann' and kind == 'ask'").tail(2).to_dict("records")
+    )
     assert write["sent"] == report["sent"]
     assert len(rows(lab)) == 2 * REPORT_ITEMS + 3
 
@@ -148,13 +150,15 @@ def test_few_items_are_reported_within_the_hour():
 
 
 def test_reports_are_charged_as_policies():
-    """What is learnt from is what decides about caching (Mobius 6)."""
+    """Usage is reported for policies alone (Mobius 6)."""
     costs = []
     for reports in (True, False):
         lab, _, ann = start(Learner([]), reports_usage=reports, record_reasons=True)
         use(lab, ann)
         lab.run(seconds=60)
-        rows_ = lab.bill(by="reason").query("device == 'ann' and direction == 'up'").set_index("reason")["bytes"]
+        rows_ = (
+            lab.bill(by="reason").query("device == 'ann' and direction == 'up'").set_index("reason")["bytes"]
+        )
         costs.append(rows_)
     assert costs[0].drop("policy").equals(costs[1])
     assert costs[0]["policy"] / REPORT_ITEMS < 120  # bytes an item, of which a message shares 700
@@ -198,9 +202,9 @@ def test_usage_is_visible_to_nobody_else():
 
 
 def test_policies_are_learnt_shipped_and_taken_back():
-    """What is in use already is not shipped again. A device that answers alone reports within a day."""
+    """A policy in use is not shipped again. A device that answers alone reports within a day."""
     learner = Learner(learnt("local"), learnt("local"), learnt("local"), learnt("own"))
-    lab, cloud, ann = start(learner, read_policy=mud.ShippedPolicy())
+    lab, _, ann = start(learner, read_policy=mud.ShippedPolicy())
     versions = []
     for _ in range(3):
         use(lab, ann)
@@ -223,7 +227,10 @@ def test_policies_of_tables_are_learnt_shipped_and_used_alone():
     lab.run(minutes=1)
     for one in (ann, bob):
         policies = one.policies().result()
-        assert {name: policy["version"] for name, policy in policies.items()} == {"read": 1, "read of news": 1}
+        assert {name: policy["version"] for name, policy in policies.items()} == {
+            "read": 1,
+            "read of news": 1,
+        }
         sources = []
         for table in ("news", "maps"):
             one.read(table).result()
@@ -242,10 +249,10 @@ def test_policy_that_nobody_has_is_not_taken_back():
 
 def test_policy_that_is_taken_back_leaves_reads_to_the_devices_own():
     class Own:
-        asked = 0
+        calls = 0
 
         def decide(self, query, context, cache):
-            self.asked += 1
+            self.calls += 1
             return "remote"
 
     own = Own()
@@ -253,9 +260,9 @@ def test_policy_that_is_taken_back_leaves_reads_to_the_devices_own():
     for version, action in enumerate(("local", "own"), 1):
         cloud.ship(Artefact.create("read", version, [], [[0]], [action]), app="news").result()
         lab.run(minutes=1)
-        before = own.asked
+        before = own.calls
         ann.read("news").result()
-        assert (own.asked > before) is (action == "own")
+        assert (own.calls > before) is (action == "own")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
+from mudkit.predicates import Predicate
 from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, PolicySlots, ShippedReads, ShippedWrites
 from mudkit.systems.mud.messages.notifications import Policy
@@ -103,6 +104,32 @@ class TestPolicySlot:
         assert PolicySlot(store, "read").in_use is None
 
 
+@pytest.mark.parametrize(
+    ("feature", "threshold", "expected"),
+    [("box", 2.5, "local"), ("box", 2.3, "remote"), ("covered", 0.37, "local"), ("covered", 0.35, "remote"),
+     ("window", 61.0, "local"), ("window", 59.0, "remote")],
+)  # fmt: skip
+def test_tree_sees_the_size_of_the_query_and_what_the_cached_one_covers(feature, threshold, expected):
+    """A square of 2.4 km of which a cached one in its middle, of 1.44 km, covers 0.36."""
+    around = "lat BETWEEN {0} AND {1} AND lon BETWEEN {0} AND {1} AND at_s > 40"
+    half = 1.2 / 111.195
+    query, cached = (
+        Query("t", Predicate(around.format(-side, side)), "committed", {}, None)
+        for side in (half, 0.6 * half)
+    )
+    nodes = [[0, threshold, 1, 2, 2], [0], [1]]
+    slots = follow("read", Artefact.create("read", 1, [feature], nodes, ["local", "remote"]))
+    context = {"now_us": 100_000_000}
+    assert ShippedReads(slots, None).decide(query, context, [Cached(cached, 5.0, {})]) == expected
+
+
+def test_size_of_a_query_without_an_area_is_unknown():
+    nodes = [[0, 1e9, 1, 2, 2], [0], [1]]
+    slots = follow("read", Artefact.create("read", 1, ["covered"], nodes, ["local", "remote"]))
+    query = Query("t", Predicate("topic = 'arts'"), "committed", {}, None)
+    assert ShippedReads(slots, None).decide(query, {}, [Cached(query, 5.0, {})]) == "remote"
+
+
 def decide_for(table, action, version=1):
     return Artefact.create("read", version, [], [[0]], [action], table=table)
 
@@ -132,7 +159,7 @@ def test_policy_of_a_kind_that_is_not_followed_is_not_kept():
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_what_a_tree_leaves_open_the_device_decides(version):
+def test_device_decides_for_a_tree_that_leaves_it_open(version):
     """A leaf, or the whole tree, of a policy that was taken back."""
     nodes = [[0, 60.0, 1, 2, 2], [0], [1]] if version == 2 else [[1]]
     features = ["age"] if version == 2 else []
