@@ -1,4 +1,4 @@
-"""Learner of the policy generator: read policies from what devices have reported of their use (Mobius 6)."""
+"""Learner of the policy generator: policies from what devices have reported of their use (Mobius 6)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mudkit import intervals
 from mudkit.checks import Range, check_arguments
 from mudkit.errors import TraceContentError
 from mudkit.learning.export import export_policy
+from mudkit.learning.fetching import learn_prefetches
 from mudkit.learning.policies import Always
 from mudkit.learning.search import recommend
 from mudkit.pipeline.coverage import read_labels
@@ -31,7 +32,7 @@ _MIN_READS: Final = 20
 
 @check_arguments
 class Learner:
-    """Learns when the devices of an app answer by themselves what it asks about an area (Mobius 7.3).
+    """Learns when devices answer by themselves (Mobius 7.3), and what they fetch in advance.
 
     What was read and written is labelled as :func:`mudkit.pipeline.label_reads` labels a trace, and searched
     with :func:`mudkit.learning.recommend`: a policy ships if, on devices or days that it was not chosen on,
@@ -52,7 +53,11 @@ class Learner:
     max_stale : float
         Largest share of the reads that may be answered stale.
     min_devices : int
-        Fewest devices of an app whose usage is learnt from: no policy shows what a few have done.
+        Fewest devices of an app whose usage is learnt from, and that read a query which is fetched in advance:
+        no policy shows what a few have done.
+    min_hit_share : float
+        Answers are fetched in advance if at least this share of them is read, by the interval on devices that
+        the policy was not learnt from.
     """
 
     def __init__(
@@ -62,14 +67,19 @@ class Learner:
         completeness: Annotated[float, Range(1e-9, 1.0)] = 0.9,
         max_stale: Annotated[float, Range(0.0, 1.0)] = 0.05,
         min_devices: Annotated[int, Range(2, 1 << 31)] = 5,
+        min_hit_share: Annotated[float, Range(0.0, 1.0)] = 0.5,
     ) -> None:
         self._window_s = window_s
         self._completeness = completeness
         self._max_stale = max_stale
         self._min_devices = min_devices
+        self._min_hit_share = min_hit_share
 
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
-        """See :class:`mudkit.systems.mud.Learner`: a policy for each table of an app of which areas are read.
+        """See :class:`mudkit.systems.mud.Learner`.
+
+        There is a read policy for each table of an app of which areas are read, and a prefetch policy for each
+        one of which queries are read again and again.
 
         Raises
         ------
@@ -85,34 +95,38 @@ class Learner:
         return list(self._learn_each(usage, seed))
 
     def _learn_each(self, usage: pa.Table, seed: int) -> Iterator[LearntPolicy]:
-        """Yield the policy of each app and table of which there is enough usage.
+        """Yield the policies of each app and table of which there is enough usage."""
+        keys = (usage[name].to_pylist() for name in ("app", "table"))
+        for app, table in sorted(set(zip(*keys, strict=True))):
+            of_table = usage.filter(pc.equal(usage["table"], table))  # other apps may write to it, too
+            of_app = of_table.filter(pc.equal(of_table["app"], app))
+            artefacts = [
+                self._learn_reads(of_app, of_table, table, seed),
+                learn_prefetches(
+                    of_app, table, min_devices=self._min_devices, min_hit_share=self._min_hit_share
+                ),
+            ]
+            yield from (LearntPolicy(app, artefact) for artefact in artefacts if artefact is not None)
 
-        Other apps may write to the table, too.
-        """
-        usage = usage.filter(pc.is_valid(usage["lat"]))
-        is_write = pc.equal(usage["op"], "write")
-        area_reads = usage.filter(pc.is_valid(usage["box_km"]))
-        for app, table in sorted(
-            set(zip(*(area_reads[name].to_pylist() for name in ("app", "table")), strict=True))
-        ):
-            is_of_table = pc.and_(pc.equal(area_reads["app"], app), pc.equal(area_reads["table"], table))
-            of_table = area_reads.filter(is_of_table)
-            devices = pc.count_distinct(of_table["device"]).as_py()
-            if devices < self._min_devices:
-                continue
-            written = usage.filter(pc.and_(is_write, pc.equal(usage["table"], table)))
-            reads = self._reads(of_table)
-            labels = read_labels(_positions(written), reads, self._window_s)
-            recommendation = recommend(
-                labels,
-                reads,
-                max_stale=self._max_stale,
-                completeness=self._completeness,
-                folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
-                seed=seed,
-            )
-            if recommendation.has_enough_reads:
-                yield LearntPolicy(app, self._artefact(table, recommendation, devices))
+    def _learn_reads(self, of_app: pa.Table, of_table: pa.Table, table: str, seed: int) -> Artefact | None:
+        """Return the read policy of a table; None: too few devices or reads of areas."""
+        is_read = pc.and_(pc.equal(of_app["op"], "read"), pc.is_valid(of_app["box_km"]))
+        rows = of_app.filter(pc.and_(is_read, pc.is_valid(of_app["lat"])))
+        devices = pc.count_distinct(rows["device"]).as_py()
+        if devices < self._min_devices:
+            return None
+        is_write = pc.and_(pc.equal(of_table["op"], "write"), pc.is_valid(of_table["lat"]))
+        reads = self._reads(rows)
+        labels = read_labels(_positions(of_table.filter(is_write)), reads, self._window_s)
+        recommendation = recommend(
+            labels,
+            reads,
+            max_stale=self._max_stale,
+            completeness=self._completeness,
+            folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
+            seed=seed,
+        )
+        return self._artefact(table, recommendation, devices) if recommendation.has_enough_reads else None
 
     def _artefact(self, table: str, recommended: Recommendation, devices: int) -> Artefact:
         """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""

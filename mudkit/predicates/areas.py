@@ -42,8 +42,8 @@ class Area(NamedTuple):
 def area_of(predicate: Predicate | None) -> Area | None:
     """Return the area of a query; None: it has none, or several.
 
-    It follows from ``within_km`` and ``within_box``, by ``distance_km`` up to a constant, and by bounds of the
-    columns ``lat`` and ``lon`` (``latitude``; ``lng``, ``longitude``), in a conjunction.
+    It follows from ``within_km``, ``within_box``, ``distance_km`` up to a constant, or bounds of the columns
+    ``lat`` and ``lon`` (``latitude``; ``lng``, ``longitude``), in a conjunction.
     """
     cases = facts_of(predicate)
     if len(cases) != 1:

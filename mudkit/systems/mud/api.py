@@ -90,7 +90,7 @@ class Client(OnHost):
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
         ships.
     prefetch_policy : optional
-        Which answers are fetched in advance; None: none.
+        Which answers are fetched in advance, also a ``ShippedPolicy``; None: none.
     max_waiting : int
         Maximum number of changes of a continuous read that wait on the device for a callback (see
         :meth:`listen`), and in the application for the next step of an iteration.
@@ -136,7 +136,7 @@ class Client(OnHost):
         max_rows: Annotated[int, Range(1, 1 << 31)] = 10_000,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
-        prefetch_policy: PrefetchPolicy | None = None,
+        prefetch_policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None = None,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         reports_usage: bool = False,
         cell_km: Annotated[float, Range(1e-3, 1e4)] = 1.0,

@@ -182,7 +182,7 @@ def test_machine_cannot_record_other_tables():
 
     lab = Lab()
     lab.device("ann").install("meddling", lambda ports: MeddlingMachine())
-    with pytest.warns(FailureWarning, match="deliveries, operations, reads or incidents"):
+    with pytest.warns(FailureWarning, match="deliveries, operations, reads, usage or incidents"):
         lab.run()
     assert lab.problems["device"].tolist() == ["ann"]
     assert lab.trace.failures == 1

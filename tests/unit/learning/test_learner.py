@@ -137,7 +137,7 @@ def test_policy_is_taken_back_within_a_day_of_another_behaviour():
 
 
 def test_tree_sees_the_size_of_what_is_asked():
-    """Nothing is ever written in the small area, and something always in the town.
+    """In the small area nobody ever writes, in the town somebody always does.
 
     Both are asked about in turn: only the size of the query tells them apart.
     """

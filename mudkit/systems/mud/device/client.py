@@ -66,7 +66,13 @@ from mudkit.systems.mud.device.new_writes import NewWrites
 from mudkit.systems.mud.device.own_reads import OWN
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
-from mudkit.systems.mud.device.policy_slot import PolicySlots, ShippedPolicy, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import (
+    PolicySlots,
+    ShippedPolicy,
+    ShippedPrefetches,
+    ShippedReads,
+    ShippedWrites,
+)
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
 from mudkit.systems.mud.device.usage import USAGE, Usage
@@ -105,6 +111,7 @@ from mudkit.systems.mud.operations import (
     Write,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
 from mudkit.systems.receiving import record_dropped
@@ -128,7 +135,7 @@ class Settings:
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
     write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
-    prefetch_policy: PrefetchPolicy | None
+    prefetch_policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None
     max_waiting: int
     keep_deleted_us: int
     usage_cell_km: float | None = None
@@ -171,8 +178,11 @@ class ClientMachine:
         self._own = OwnTables(ports, endpoint)
         self._joins = JoinedReads(self._own, self.local, self._access, self._reads)
         self._prefetching = None
-        if settings.prefetch_policy is not None:
-            self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
+        prefetch_policy = self._build_prefetch_policy(settings.prefetch_policy)
+        if prefetch_policy is not None:
+            self._prefetching = Prefetching(
+                self._cache, self._planner, prefetch_policy, self._reads, self._record_fetch
+            )
         self.continuous_reads = ContinuousReads(
             ports,
             self.local,
@@ -201,6 +211,20 @@ class ClientMachine:
         self._policy_slots.follow("write")
         fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
         return ShippedWrites(self._policy_slots, fallback)
+
+    def _build_prefetch_policy(
+        self, policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None
+    ) -> PrefetchPolicy | None:
+        """Return the prefetch policy; one that follows shipped policies gets a slot for them."""
+        if not isinstance(policy, ShippedPolicy):
+            return policy
+        self._policy_slots.follow("prefetch")
+        return ShippedPrefetches(self._policy_slots, policy.fallback)
+
+    def _record_fetch(self, now_us: int, query: Query) -> None:
+        """Note a prefetch in the usage of the app, if that is reported."""
+        if self._usage is not None:
+            self._usage.record_fetch(now_us, query, self._reads.context)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""

@@ -21,24 +21,32 @@ from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.areas import area_of
 from mudkit.predicates.values import point
-from mudkit.systems.mud.policies.artefact import FEATURES, OWN, Artefact
-from mudkit.systems.mud.policies.policies import NEVER, Cached, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.artefact import FEATURES, OWN, PREFETCH_EVERY_S, Artefact, Kind
+from mudkit.systems.mud.policies.policies import (
+    NEVER,
+    Cached,
+    Expected,
+    PrefetchPolicy,
+    ReadPolicy,
+    WritePolicy,
+)
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.units import US_PER_S, covered_share, distance_km, solar_time
 from mudkit.wire import Fields
 
-_P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
+_P = TypeVar("_P", bound=ReadPolicy | WritePolicy | PrefetchPolicy, covariant=True)
 
 
 @check_arguments(types=False)
 @dataclass(frozen=True)
 class ShippedPolicy(Generic[_P]):
-    """Read or write policy that follows the one shipped by the cloud.
+    """Read, write or prefetch policy that follows the one shipped by the cloud.
 
     Parameters
     ----------
-    fallback : ReadPolicy or WritePolicy, optional
-        Policy until the first one arrives; by default the utility of a read or write decides.
+    fallback : ReadPolicy, WritePolicy or PrefetchPolicy, optional
+        Policy until the first one arrives; by default the utility of a read or write decides, and nothing is
+        fetched.
     """
 
     fallback: _P | None = None
@@ -126,7 +134,7 @@ class PolicySlots:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def follow(self, kind: Literal["read", "write"]) -> None:
+    def follow(self, kind: Kind) -> None:
         """Follow the policies of a kind; those of tables that were stored are read again."""
         self._slots[kind] = PolicySlot(self._store, kind)
         for key in self._store.keys(f"policy {kind} of "):
@@ -209,6 +217,49 @@ class ShippedWrites:
         values["density"] = _density(artefact, values)
         delay = artefact.decide([values[name] for name in artefact.features])
         return NEVER if isinstance(delay, str) else delay
+
+
+class ShippedPrefetches:
+    """Prefetch policy that evaluates the artefact for the table of each query.
+
+    ``until`` decides about tables without one, and about those whose artefact leaves it to the device.
+    """
+
+    def __init__(self, slots: PolicySlots, until: PrefetchPolicy | None) -> None:
+        self._slots = slots
+        self._until = until
+
+    @property
+    def every_s(self) -> float:
+        """See :class:`~mudkit.systems.mud.policies.policies.PrefetchPolicy`."""
+        return PREFETCH_EVERY_S if self._until is None else min(PREFETCH_EVERY_S, self._until.every_s)
+
+    def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
+        """See :class:`~mudkit.systems.mud.policies.policies.PrefetchPolicy`."""
+        selected: list[Query] = []
+        left: list[Expected] = []
+        for read in expected:
+            artefact = self._slots.in_use("prefetch", read.query.table)
+            if artefact is None or artefact.root == OWN:
+                left.append(read)
+            elif self._is_due(artefact, read, context):
+                selected.append(read.query)
+        return selected if self._until is None else [*selected, *self._until.select(left, context)]
+
+    def _is_due(self, artefact: Artefact, read: Expected, context: Fields) -> bool:
+        """Return whether an artefact says that a query is to be fetched; it does not about unknown ones.
+
+        What was fetched since the last decision is not fetched again.
+        """
+        text = None if read.query.predicate is None else read.query.predicate.text
+        if text not in artefact.queries:
+            return False
+        loc = point(context.get("loc"))
+        values = _features(loc or point((0.0, 0.0)), context, 0.0)  # without a place, by UTC
+        if loc is None:
+            values |= {"lat": None, "lon": None}
+        values |= {"query": float(artefact.queries.index(text)), "since": read.since_s}
+        return artefact.decide([values.get(name) for name in artefact.features]) == "fetch"
 
 
 _NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)

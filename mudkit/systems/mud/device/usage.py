@@ -30,6 +30,7 @@ from mudkit.systems.mud.device.connection import Connection, Reporting
 from mudkit.systems.mud.messages.requests import Ask, AskBatch
 from mudkit.systems.mud.messages.usage import Source, UsageItem, UsageReport, UsedQuery
 from mudkit.systems.mud.operations import Read, Write
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import ReadResult
 from mudkit.units import KM_PER_DEGREE, US_PER_S
 from mudkit.wire import Fields
@@ -95,6 +96,15 @@ class Usage:
         """Note that the app has called a write."""
         place = place_of_record(write.record) or point(context.get("loc"))
         self._add(UsedQuery(write.table, "write", None, None, None), now_us, self._cell(place), None)
+
+    def record_fetch(self, now_us: int, query: Query, context: Fields) -> None:
+        """Note that an answer is fetched in advance."""
+        area, text = area_of(query.predicate), None
+        if area is None and query.predicate is not None:
+            text = query.predicate.text
+        place = point(context.get("loc")) if area is None else (area.lat, area.lon)
+        box_km = None if area is None else round(area.box_km, 3)
+        self._add(UsedQuery(query.table, "prefetch", text, box_km, None), now_us, self._cell(place), None)
 
     def observe(self, now_us: int, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Note the reads that effects complete; return these, and a report if one is due and may leave."""

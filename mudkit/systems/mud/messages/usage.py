@@ -11,7 +11,7 @@ from mudkit.systems.receiving import Count, Name
 
 _Degrees = Annotated[float, Meta(ge=-180.0, le=180.0)]
 _Amount = Annotated[float, Meta(ge=0.0, le=1e12)]
-Op = Literal["read", "write"]
+Op = Literal["read", "write", "prefetch"]
 Source = Literal["local", "remote", "offline"]
 
 
@@ -30,7 +30,7 @@ class UsedQuery(Struct, frozen=True, array_like=True):
 
 
 class UsageItem(Struct, frozen=True, array_like=True):
-    """A read or a write of the app.
+    """A read, a write or a prefetch of the app.
 
     ``number`` counts the items of the app's start, with those that were dropped. ``t_ms`` is the device's
     time of the call. ``query`` is the place of its :class:`UsedQuery` in the report. ``lat`` and ``lon`` are
@@ -38,7 +38,7 @@ class UsageItem(Struct, frozen=True, array_like=True):
     and of a record without a place, that of the device; None: unknown.
 
     Of a read: where the answer came from, the age of its oldest record from the device, how many records it
-    had, and the time that the app waited. None: of a write, or the call failed.
+    had, and the time that the app waited. None: it is no read.
     """
 
     number: Count

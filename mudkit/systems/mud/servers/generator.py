@@ -181,7 +181,7 @@ class Generator:
         return (SetTimer(_LEARN, round(3_600e6 * self._learning.relearn_h)),)
 
     def _learn(self, now_us: int) -> Sequence[Effect]:
-        """Have policies learnt from the sample, and ship those that differ from what is in use."""
+        """Call the learner with the sample, and ship the policies that differ from what is in use."""
         learning = self._learning
         assert learning is not None
         effects: list[Effect] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 200_000
 """Rows of the sample; beyond it the oldest ones are removed."""
 _MAX_STARTS: Final = 4
-"""Starts of an app whose reports are distinguished; one of an earlier start comes twice at most by a fault."""
+"""Starts of an app that are distinguished; a report of an earlier one comes late by a fault only."""
 _ROW: Final = "usage row "
 _SENDER: Final = "usage of "
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mudkit import Lab
+from mudkit import Lab, learning
 from mudkit.errors import ParameterError
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
@@ -238,6 +238,44 @@ def test_policies_of_tables_are_learnt_shipped_and_used_alone():
             one.read(table).result()
             sources.append(lab.bill().query(f"device == '{one.device.name}'")["messages"].sum() - before)
         assert sources[0] == 0 < sources[1]
+
+
+def test_habit_is_learnt_shipped_and_fetched_in_advance():
+    """Eight phones look at the menu at about 12:06 each day; from the third day on it is there before.
+
+    Nothing is fetched on the first days, and what is fetched later is read: the bill has no other messages.
+    """
+    lab = Lab(seed=3, start="2010-03-01")
+    learner = learning.Learner()
+    cloud = mud.Cloud(lab, learner=learner, relearn_h=24.0)
+    phones = [
+        mud.Client(
+            lab.device(f"phone-{number}", clock_us=lab.start_us),
+            cloud,
+            app="menus",
+            token=lab.token(f"user-{number}", "menus", hours=500),
+            prefetch_policy=mud.ShippedPolicy(),
+            reports_usage=True,
+        )
+        for number in range(8)
+    ]
+    phones[0].create("menus").result()
+    phones[0].write("menus", "monday", {"place": "canteen", "dish": "soup"}).result()
+    waits = []
+    for day in range(7):
+        lab.run(hours=24 * day + 12.1 - lab.world.now_us / 3.6e9)
+        reads = [phone.read("menus", "place = 'canteen'", utility=mud.freshness(1800)) for phone in phones]
+        begun_us = lab.world.now_us
+        for operation in reads:
+            operation.result()
+        waits.append((lab.world.now_us - begun_us) / 1e6)
+    assert min(waits[:3]) > 0
+    assert waits[-2:] == [0.0, 0.0]
+    usage = lab.frame("usage")
+    fetched = usage[usage["op"] == "prefetch"]
+    local = usage[(usage["op"] == "read") & (usage["source"] == "local")]
+    assert 0 < len(fetched) <= len(local) + 2 * len(phones)  # those of the last day are not reported yet
+    assert set(fetched["ts"].dt.hour) == {12}
 
 
 def test_policy_that_nobody_has_is_not_taken_back():

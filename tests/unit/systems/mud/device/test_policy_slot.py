@@ -10,11 +10,17 @@ from msgspec.structs import replace
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
-from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
-from mudkit.systems.mud.device.policy_slot import PolicySlot, PolicySlots, ShippedReads, ShippedWrites
+from mudkit.systems.mud import AlwaysRemote, Artefact, Habits, ShippedPolicy, freshness
+from mudkit.systems.mud.device.policy_slot import (
+    PolicySlot,
+    PolicySlots,
+    ShippedPrefetches,
+    ShippedReads,
+    ShippedWrites,
+)
 from mudkit.systems.mud.messages.notifications import Policy
 from mudkit.systems.mud.policies.artefact import Density, sha256
-from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.policies import Cached, Expected
 from mudkit.systems.mud.policies.utility import Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -128,6 +134,49 @@ def test_size_of_a_query_without_an_area_is_unknown():
     slots = follow("read", Artefact.create("read", 1, ["covered"], nodes, ["local", "remote"]))
     query = Query("t", Predicate("topic = 'arts'"), "committed", {}, None)
     assert ShippedReads(slots, None).decide(query, {}, [Cached(query, 5.0, {})]) == "remote"
+
+
+MENU = Query("menus", Predicate("place = 'canteen'"), "committed", {}, None)
+
+
+def fetch_at_noon(version=1, **more):
+    """Return a policy that fetches its first query from 12:00 on, and before 13:00."""
+    nodes = [[0, 0.0, 1, 5, 5], [1, 12.0, 5, 2, 5], [1, 13.0, 4, 3, 3], [1], [0], [1]]
+    more = {"queries": ["place = 'canteen'"], "table": "menus"} | more
+    return Artefact.create("prefetch", version, ["query", "hour"], nodes, ["fetch", "skip"], **more)
+
+
+@pytest.mark.parametrize(("hour", "is_fetched"), [(11.9, False), (12.5, True), (13.5, False)])
+def test_shipped_prefetch_policy_decides_by_query_and_hour(hour, is_fetched):
+    """Without a place, hours are those of UTC."""
+    prefetches = ShippedPrefetches(follow("prefetch", fetch_at_noon()), None)
+    context = {"clock_us": 0, "now_us": int(hour * 3.6e9)}
+    other = replace(MENU, predicate=Predicate("place = 'bar'"))
+    expected = [Expected(query, 3, 0.0, 1.0) for query in (MENU, other)]
+    assert prefetches.select(expected, context) == ([MENU] if is_fetched else [])
+    assert prefetches.select(expected, {"now_us": 0}) == []  # the device knows no calendar
+
+
+def test_prefetch_policy_of_the_device_decides_about_other_tables():
+    """And about all of them, once the shipped one was taken back."""
+    expected = [Expected(MENU, 9, 0.0, 1.0), Expected(replace(MENU, table="news"), 9, 0.0, 1.0)]
+    slots = follow("prefetch", fetch_at_noon())
+    prefetches, context = ShippedPrefetches(slots, Habits()), {"clock_us": 0, "now_us": 0}
+    assert [query.table for query in prefetches.select(expected, context)] == ["news"]
+    assert prefetches.every_s == 60.0
+    taken_back = Artefact.create("prefetch", 2, [], [[0]], ["own"], table="menus")
+    slots.accept(taken_back.slot, taken_back.document)
+    assert [query.table for query in prefetches.select(expected, context)] == ["menus", "news"]
+    assert ShippedPrefetches(slots, None).select(expected, context) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [({"table": None}, "table"), ({"queries": ["a", "a"]}, "queries"), ({"queries": [1]}, "queries")],
+)
+def test_unusable_prefetch_policies_are_refused(given, where):
+    with pytest.raises(ParameterError, match=where):
+        fetch_at_noon(**given)
 
 
 def decide_for(table, action, version=1):
