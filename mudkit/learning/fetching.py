@@ -50,7 +50,7 @@ class Examples:
 def learn_prefetches(
     rows: pa.Table, table: str, *, min_devices: int, min_hit_share: float
 ) -> Artefact | None:
-    """Learn from the usage of an app's table which queries to fetch before they are read.
+    """Train a policy on the usage of an app's table: which queries to fetch before they are read.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ Rules:
 consent          an app that has not consented, or whose cloud does not learn, has no part of this kind
 read, write      kept with what answered it, until reported; places are those of cells
 report           goes with a message that leaves anyway, once enough items wait, or the first has waited
-                 for an hour: it opens no radio. After a day it leaves alone: a device that answers all
+                 for six hours: it opens no radio. After a day it leaves alone: a device that answers all
                  by itself would otherwise never be heard of
 no message       the first items are dropped beyond ``_MAX_WAITING``; numbers show how many
 restart          what was not reported is lost: it is no one's data, but a sample
@@ -37,9 +37,9 @@ from mudkit.wire import Fields
 
 REPORT_ITEMS: Final = 20
 """Items that wait before they are reported: the message costs less than a fifth of their bytes."""
-REPORT_US: Final = 3_600 * US_PER_S
+REPORT_US: Final = 6 * 3_600 * US_PER_S
 """Time after which fewer are reported, too."""
-LATEST_US: Final = 24 * REPORT_US
+LATEST_US: Final = 4 * REPORT_US
 """Time after which they are reported even if no other message leaves."""
 USAGE: Final = "usage"
 """Name of the timer of the latest report."""

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 
 class LearntPolicy(NamedTuple):
-    """A policy that pays for the clients of an app; the generator gives it its version."""
+    """A policy that pays for the clients of an app; the generator gives it its version.
+
+    Parameters
+    ----------
+    app : str
+    artefact : Artefact
+        One of each kind and table. Its only leaf ``own`` takes back the one before.
+    """
 
     app: str
     artefact: Artefact
@@ -22,9 +29,9 @@ class Learner(Protocol):
     """Learns policies from what devices have reported; :class:`mudkit.learning.Learner` is one."""
 
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
-        """Return the policies that are to be in use from now on, at most one of an app and kind.
+        """Return the policies that are to be in use from now on, at most one of an app, kind and table.
 
-        An app that is not named keeps the policy that it has. The same usage and seed give the same policies.
+        Others stay as they are. The same usage and seed give the same policies.
 
         Parameters
         ----------
