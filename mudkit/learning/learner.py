@@ -53,7 +53,7 @@ class Learner:
     max_stale : float
         Largest share of the reads that may be answered stale.
     min_devices : int
-        Fewest devices of an app whose usage is learnt from, and that read a query which is fetched in advance:
+        Fewest devices of an app that are learnt from, and that have read a query which is fetched in advance:
         no policy shows what a few have done.
     min_hit_share : float
         Answers are fetched in advance if at least this share of them is read, by the interval on devices that
@@ -78,8 +78,8 @@ class Learner:
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
         """See :class:`mudkit.systems.mud.Learner`.
 
-        There is a read policy for each table of an app of which areas are read, and a prefetch policy for each
-        one of which queries are read again and again.
+        There is a read policy for each table of an app of which areas are read, and a prefetch policy for
+        each one of which queries are read again and again.
 
         Raises
         ------

@@ -6,9 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mudkit import intervals, trace, work_folder
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning import Learner
+from mudkit.learning.features import FEATURE_SETS, read_features
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.replay import replay, stale_answers
+from mudkit.pipeline.coverage import read_labels
 from mudkit.systems.mud.policies.artefact import OWN
+from mudkit.trace.folder import read_table
 from mudkit.trace.schema import USAGE
 
 DAY_US = 86_400_000_000
@@ -160,6 +166,50 @@ def test_tree_sees_the_size_of_what_is_asked():
         for box_km in (1.0, 40.0)
     ]
     assert decided == ["local", "remote"]
+
+
+def to_usage(positions, reads):
+    """Return positions and reads of a trace as usage."""
+    written = pa.table({name: positions[name] for name in ("device", "ts", "lat", "lon")})
+    asked_for = reads.select(["device", "ts", "lat", "lon", "box_km", "window_s"])
+    parts = []
+    for rows, op in ((written, "write"), (asked_for, "read")):
+        known = {name: rows[name] for name in rows.column_names}
+        known |= {
+            name: pa.array([text] * len(rows)) for name, text in (("app", "a"), ("table", "t"), ("op", op))
+        }
+        columns = [known.get(field.name, pa.nulls(len(rows), field.type)) for field in USAGE]
+        parts.append(pa.table(columns, names=USAGE.names).cast(USAGE))
+    return pa.concat_tables(parts)
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("seed", range(20))
+def test_held_out_devices_keep_the_limit_of_stale_answers(seed):
+    """Never worse than without a policy by more than the interval: of fleets that commute, half is learnt from.
+
+    Without a policy everything is asked, and nothing stale. A policy may send less; of the stale answers of the
+    other half the interval reaches below the limit.
+    """
+    trace.generate(
+        40, 5, seed, towns=1 + seed % 3, interval_s=120, path=(folder := work_folder() / "drivers")
+    )
+    positions, reads = (read_table(folder, name) for name in ("positions", "reads"))
+    names = pa.array(sorted(set(reads["device"].to_pylist()))[::2])
+    is_learnt = pa.compute.is_in(reads["device"], names)
+    learnt = learn(to_usage(positions, reads.filter(is_learnt)), completeness=0.9, max_stale=0.1)
+    others = reads.filter(pa.compute.invert(is_learnt))
+    pairs = Pairs.of(read_labels(positions, others, 7200.0), others)
+    values = dict(zip(FEATURE_SETS["asked"], read_features(pairs, "asked").T, strict=True))
+    (artefact,) = (one.artefact for one in learnt)
+    columns = np.column_stack([values[name] for name in artefact.features]) if artefact.features else None
+    decided = [
+        "own" if columns is None else artefact.decide(columns[pair].tolist())
+        for pair in range(len(pairs.read))
+    ]
+    served = replay(pairs, np.array(decided) == "local")
+    stale = stale_answers(pairs.are_stale(0.9), served)
+    assert intervals.share(stale, len(served)).low <= 0.1
 
 
 def test_other_tables_are_refused_in_words():
