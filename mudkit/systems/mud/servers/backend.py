@@ -24,7 +24,8 @@ any event      tombstones are removed by an entry of the log, at most once a sev
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
-LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
+LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged, and a
+               processor that acknowledges nothing is reported to the naming machine. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know. A gateway is sent with it the entries that it lacks
 =============  ======================================================================================
@@ -53,7 +54,8 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation, last_lsn_of
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.parts import Row, encode_error
 from mudkit.systems.mud.messages.requests import (
     Administered,
@@ -84,6 +86,7 @@ from mudkit.systems.mud.messages.servers import (
     RowEntry,
     TableEntry,
 )
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables.changes import Changes, change_record, check_kinds
@@ -113,7 +116,8 @@ _Message: TypeAlias = Routed[AdministrationRequest] | Routed[ReadOrWrite] | Foll
 class BackEnd:
     """Machine of the back end; ``processors`` and ``replicas`` follow the log, ``gateways`` the tables.
 
-    Tombstones are kept for ``keep_deleted_us`` at least.
+    ``naming`` is the naming machine, whose assignments also have the notification ``servers``. Tombstones are
+    kept for ``keep_deleted_us`` at least.
     """
 
     def __init__(
@@ -122,6 +126,8 @@ class BackEnd:
         gateways: Sequence[str],
         processors: Sequence[str],
         replicas: Sequence[str],
+        servers: Sequence[str],
+        naming: str,
         keep_deleted_us: int,
     ) -> None:
         self._keep_deleted_us = keep_deleted_us
@@ -131,12 +137,15 @@ class BackEnd:
         self._accepts: dict[
             str, Accepts[Routed[AdministrationRequest] | FollowLog | LogAck]
             | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
-            | Accepts[Routed[ReadRequest] | FollowLog | LogAck],
+            | Accepts[Routed[ReadRequest] | FollowLog | LogAck]
+            | Accepts[Assignments | AssignmentsRequest],
         ] = {
             **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
             **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
             **dict.fromkeys(replicas, BACK_END_FROM_REPLICA),
+            naming: SERVER_FROM_NAMING,
         }  # fmt: skip
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._copy = TableReplica()
         tables = [table for _, table in self._store.items("table ", Table)]
         rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n", Row)]
@@ -187,6 +196,8 @@ class BackEnd:
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
+                if isinstance(message, Assignments | AssignmentsRequest):
+                    return self._receive_assignments(event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
@@ -196,8 +207,24 @@ class BackEnd:
                 return self._gateways.send_again(now_us, self._lineage)
             case TimerFired():
                 late = self._in_flight.overdue(now_us)
-                return [*self._push(now_us, late), *self._in_flight.restart(now_us)]
+                suspected: list[Effect] = []
+                for follower in late:
+                    age_us = self._in_flight.age_us(now_us, follower)
+                    suspected += self._ranges.suspect_if_silent(now_us, follower, age_us)
+                return [*suspected, *self._push(now_us, late), *self._in_flight.restart(now_us)]
+            case SendFailed(to=to):
+                return self._ranges.suspect(now_us, to)
         return ()
+
+    def _receive_assignments(
+        self, event: Received, message: Assignments | AssignmentsRequest
+    ) -> Sequence[Effect]:
+        """Follow assignments of a higher epoch, and answer: it only reports processors that serve."""
+        if isinstance(message, Assignments):
+            if not self._ranges.fits(message):
+                return record_dropped(event)
+            self._ranges.take(message)
+        return self._ranges.answer(event.source, message)
 
     def _was_wiped(self, source: str, message: _Message) -> bool:
         """Return whether this log is in its first incarnation, and a sender knows another, or lost entries.

@@ -33,8 +33,8 @@ class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 
     There are gateways, processors, the back-end store with its replicas, notification servers, the naming
-    machine, which has a notification server that does not answer replaced by another one, and the policy
-    generator.
+    machine, which has a notification server or processor that does not answer replaced by another one, and
+    the policy generator.
 
     Parameters
     ----------
@@ -110,6 +110,8 @@ class Cloud(Displayed):
                 gateways=self.gateways,
                 processors=self.processors,
                 replicas=self.replicas,
+                servers=self.notification_servers,
+                naming=self.naming,
                 keep_deleted_us=self.keep_deleted_us,
             ),
         )
@@ -126,10 +128,16 @@ class Cloud(Displayed):
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
-                replicas=self.replicas,
+                replicas=self.replicas, servers=self.notification_servers, naming=self.naming,
             ))  # fmt: skip
         self.installed = install(
-            self.generator, partial(Generator, servers=self.notification_servers, naming=self.naming)
+            self.generator,
+            partial(
+                Generator,
+                servers=self.notification_servers,
+                processors=self.processors,
+                naming=self.naming,
+            ),
         )
         for number_, address in enumerate(self.notification_servers):
             install(address, partial(
@@ -138,7 +146,8 @@ class Cloud(Displayed):
                 naming=self.naming, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
         self._installed_naming = install(self.naming, partial(
-            Naming, servers=self.notification_servers, others=[*self.processors, self.generator],
+            Naming, servers=self.notification_servers, processors=self.processors,
+            others=[*self.gateways, self.back_end, self.generator],
         ))  # fmt: skip
 
     def serve(self, device: Host, app: str) -> None:

@@ -34,7 +34,7 @@ from mudkit.systems.mud.messages.notifications import (
 )
 from mudkit.systems.mud.operations import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import Accepts, record_dropped
 
@@ -44,17 +44,18 @@ _AGAIN_US: Final = 5_000_000
 class Generator:
     """Machine that ships policies.
 
-    ``servers`` are the notification servers, ``naming`` is the naming machine.
+    ``servers`` are the notification servers, ``naming`` is the naming machine, whose assignments also have
+    the ``processors``.
     """
 
-    def __init__(self, ports: Ports, servers: Sequence[str], naming: str) -> None:
+    def __init__(self, ports: Ports, servers: Sequence[str], processors: Sequence[str], naming: str) -> None:
         self._store = ports.store
         self._me = ports.address
         self._accepts: dict[
             str,
             Accepts[PoliciesRequest | StreamAck | Assignments] | Accepts[Assignments | AssignmentsRequest],
         ] = {naming: SERVER_FROM_NAMING, **dict.fromkeys(servers, GENERATOR_FROM_NOTIFICATION_SERVER)}
-        self._ranges = Ranges(ports, naming, servers)
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._senders: dict[str, StreamSender[PolicyUpdate]] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -80,11 +81,8 @@ class Generator:
             case TimerFired(name=name):
                 server = name.removeprefix(AGAIN)
                 sender = self._senders[server]
-                is_silent = sender.age_us(now_us) >= SUSPECT_US
-                return [
-                    *sender.retransmit_overdue(now_us),
-                    *(self._ranges.suspect(server) if is_silent else ()),
-                ]
+                suspected = self._ranges.suspect_if_silent(now_us, server, sender.age_us(now_us))
+                return [*sender.retransmit_overdue(now_us), *suspected]
         return ()
 
     def _receive(

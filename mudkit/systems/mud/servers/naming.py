@@ -1,4 +1,4 @@
-"""Naming machine: decides which notification server serves each range of netids (Mobius 2, 5).
+"""Naming machine: decides which notification server and processor serves each range (Mobius 2, 4.2, 5).
 
 Its rules. It sends nothing while nobody suspects a server:
 
@@ -6,9 +6,10 @@ Its rules. It sends nothing while nobody suspects a server:
 any message         dropped unless its sender may send it
 Suspect             of a server that has a range: probe it
 Alive               the server answers: it is suspected no more
-TimerFired          probe again, and the others, too, of which one may have to take over. A server that has
-                    not answered until the deadline is replaced: its ranges go to the one with the fewest
-                    of those that have answered. Retransmit what is not acknowledged
+TimerFired          probe again, and the others of its kind, too, which may have to take over. A server that
+                    has not answered until the deadline is replaced: each of its ranges goes to the one with
+                    the fewest of those that have answered, and a partition that was moved to it goes to the
+                    processor of its range. Retransmit what is not acknowledged
 a change            stored with a higher epoch, and sent to all servers until they acknowledge it
 AssignmentsRequest  send the assignments
 a higher epoch      the store is older than the servers remember: request their assignments, before anything
@@ -24,6 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
@@ -52,10 +55,12 @@ _MAX_TELL_US: Final = 20 * 60 * 1_000_000
 class Naming:
     """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments."""
 
-    def __init__(self, ports: Ports, servers: Sequence[str], others: Sequence[str]) -> None:
-        self._servers = servers
-        self._followers = [*servers, *others]
-        self.ranges = Ranges(ports, ports.address, servers)
+    def __init__(
+        self, ports: Ports, servers: Sequence[str], processors: Sequence[str], others: Sequence[str]
+    ) -> None:
+        self._kinds = [servers, processors]
+        self._followers = [*servers, *processors, *others]
+        self.ranges = Ranges(ports, ports.address, servers, processors)
         self._in_flight: RetransmitTimer[str] = RetransmitTimer(_TELL, _TELL_US, _MAX_TELL_US, 0)
         """Servers that have not acknowledged the assignments."""
         self._suspected: dict[str, int] = {}
@@ -105,7 +110,9 @@ class Naming:
         elif message.epoch < self.ranges.epoch:
             effects += self._send_to(now_us, source)
         if isinstance(message, Alive):
-            self._answered[source] = max(message.sent_us, self._answered.get(source, 0))
+            if message.epoch >= self.ranges.epoch:
+                # One that has not heard that it was replaced cannot take over: it has the reads of before.
+                self._answered[source] = max(message.sent_us, self._answered.get(source, 0))
             if source in self._suspected and message.sent_us >= self._suspected[source]:
                 del self._suspected[source]
             return effects
@@ -129,7 +136,9 @@ class Naming:
         if not self._suspected:
             return effects
         since_us = min(self._suspected.values())
-        silent = [server for server in self._servers if self._answered.get(server, -1) < since_us]
+        kinds = [kind for kind in self._kinds if not self._suspected.keys().isdisjoint(kind)]
+        probed = [server for kind in kinds for server in kind]
+        silent = [server for server in probed if self._answered.get(server, -1) < since_us]
         return [*effects, *(Send(server, Probe(now_us)) for server in silent), SetTimer(_PROBE, _AGAIN_US)]
 
     def _replace_silent(self, now_us: int) -> Sequence[Effect]:
@@ -137,7 +146,7 @@ class Naming:
 
         It is twice as long if a server has later assignments, which are requested.
         """
-        servers = list(self.ranges.present.servers)
+        present = self.ranges.present
         time_us = PROBE_US if self._ahead is None else 2 * PROBE_US
         for server, since_us in list(self._suspected.items()):
             if now_us - since_us < time_us:
@@ -145,16 +154,16 @@ class Naming:
             del self._suspected[server]
             live = [
                 other
-                for other in self._servers
+                for kind in self._kinds
+                for other in kind
+                if server in kind
                 if other not in self._suspected and self._answered.get(other, -1) >= since_us
             ]
-            for range_, owner in enumerate(servers):
-                if owner == server and live:
-                    servers[range_] = min(live, key=servers.count)
-        if servers == self.ranges.present.servers:
+            present = _replace_server(present, server, live) if live else present
+        if present == self.ranges.present:
             return ()
         # A restored store has an old epoch.
-        return self._follow(now_us, Assignments(max(self.ranges.epoch + 1, now_us), servers))
+        return self._follow(now_us, replace(present, epoch=max(self.ranges.epoch + 1, now_us)))
 
     def _follow(self, now_us: int, assignments: Assignments) -> Sequence[Effect]:
         """Store assignments of a higher epoch, and send them to all servers."""
@@ -170,3 +179,14 @@ class Naming:
     def _send_to(self, now_us: int, server: str) -> Sequence[Effect]:
         """Send the assignments to a server, until it acknowledges them."""
         return Send(server, self.ranges.present), *self._in_flight.start(now_us, server)
+
+
+def _replace_server(assignments: Assignments, server: str, live: Sequence[str]) -> Assignments:
+    """Return assignments without a server: ``live`` ones of its kind have its ranges."""
+    ranges = {"servers": list(assignments.servers), "processors": list(assignments.processors)}
+    for owners in ranges.values():
+        for index, owner in enumerate(owners):
+            if owner == server:
+                owners[index] = min(live, key=owners.count)
+    moved = [one for one in assignments.moved if one[2] != server]
+    return Assignments(assignments.epoch, moved=moved, **ranges)
