@@ -177,6 +177,14 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
     to: Sequence[str] | None
 
 
+class Move(Struct, frozen=True, tag_field="operation", tag="move"):
+    """Operation: have a partition of a table served by the processor at an address (Mobius 4.2)."""
+
+    table: str
+    partition: int
+    processor: str
+
+
 ClientOperation = (
     Create | Alter | Drop | Write | Delete | Update | CommitBatch | Read | Register | Listen | AwaitSynced
     | ListReads | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld

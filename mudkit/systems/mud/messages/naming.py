@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
+from mudkit.systems.mud.messages.parts import EncodedError
 from mudkit.systems.receiving import Accepts, Count, Name
 
 
@@ -61,10 +62,33 @@ class Alive(Struct, frozen=True, tag_field="kind", tag="alive"):
     epoch: Count
 
 
+class TableQuestion(Struct, frozen=True, tag_field="kind", tag="table?"):
+    """Naming machine to gateway: request for what it knows of a table; ``sent_us`` names the question."""
+
+    name: Name
+    sent_us: Count
+
+
+class TableAnswer(Struct, frozen=True, tag_field="kind", tag="table"):
+    """Gateway to naming machine: number of a table, and its partitions; ``error``: there is none."""
+
+    name: Name
+    sent_us: Count
+    number: Count = 0
+    partitions: Count = 0
+    error: EncodedError | UnsetType = UNSET
+
+
+NAMING_FROM_GATEWAY: Final = Accepts[
+    Suspect | AssignmentsTaken | AssignmentsRequest | Assignments | TableAnswer
+](Suspect, AssignmentsTaken, AssignmentsRequest, Assignments, TableAnswer)
 NAMING_FROM_SERVER: Final = Accepts[Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments](
     Suspect, Alive, AssignmentsTaken, AssignmentsRequest, Assignments
 )
 
+GATEWAY_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | TableQuestion](
+    Assignments, AssignmentsRequest, TableQuestion
+)
 SERVER_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest](Assignments, AssignmentsRequest)
 """For servers that nobody replaces."""
 

@@ -180,6 +180,10 @@ class BackEnd:
         columns = ("table", "app", "open to", "columns", "keys", "partitions")
         return View("", {"tables": len(tables)}, [first_rows(columns, rows, len(tables))])
 
+    def list_partitions(self) -> list[tuple[int, int]]:
+        """Return the number of each table, and how many partitions it has, for a display."""
+        return [(table.number, table.partitions) for table in self._copy.tables.values()]
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if self._restart is not None:  # entries after a backup are not in this log

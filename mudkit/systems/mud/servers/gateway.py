@@ -17,6 +17,7 @@ continuous reads      to each processor of the table's partitions
 Assignments           (:mod:`~mudkit.systems.mud.servers.ranges`) of later requests, and of the parts of open
                       ones that have not been answered, to the processors that serve them now
 SendFailed            report the processor
+TableQuestion         answered when the tables are confirmed
 answers               to the client; :class:`PartsComplete` after the last part of a read
 Log, TablesState      the entries of tables, which the gateway follows, or all tables
 ====================  ==============================================================================
@@ -46,12 +47,19 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.delivery.session import last_lsn_of
 from mudkit.errors import AccessDenied, MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, SetTimer, TimerFired
 from mudkit.predicates import Aggregates
-from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
+from mudkit.systems.mud.messages.naming import (
+    GATEWAY_FROM_NAMING,
+    Assignments,
+    AssignmentsRequest,
+    TableAnswer,
+    TableQuestion,
+)
 from mudkit.systems.mud.messages.partitions import read_partitions
 from mudkit.systems.mud.messages.parts import (
     app_of,
@@ -166,12 +174,12 @@ class Gateway:
             Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState]
             | Accepts[ContinuousReadAck | Assignments]
             | Accepts[Part]
-            | Accepts[Assignments | AssignmentsRequest],
+            | Accepts[Assignments | AssignmentsRequest | TableQuestion],
         ] = {
             back_end: GATEWAY_FROM_BACK_END,
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
             **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
-            naming: SERVER_FROM_NAMING,
+            naming: GATEWAY_FROM_NAMING,
         }
         self._tables = ConfirmedTables(back_end, ports.entropy)
         self._open: OrderedDict[str, _OpenRequest] = OrderedDict()
@@ -199,6 +207,8 @@ class Gateway:
         message = accepts.decode(event.message)
         if isinstance(message, AssignmentsRequest):
             return self._ranges.answer(event.source, message)
+        if isinstance(message, TableQuestion):
+            return self._answer_question(now_us, event.source, message)
         if isinstance(message, Assignments):
             if not self._ranges.fits(message):
                 return record_dropped(event)
@@ -457,6 +467,18 @@ class Gateway:
         ]
 
     # -- assignments
+
+    def _answer_question(self, now_us: int, source: str, question: TableQuestion) -> Sequence[Effect]:
+        """Answer what is known of a table; if the tables are not confirmed, only ask for them."""
+        if not self._tables.is_confirmed(now_us):
+            return self._tables.ask(now_us)
+        name, tables = question.name, self._tables.tables
+        answer = TableAnswer(name, question.sent_us)
+        if name not in tables:
+            error = encode_error(no_such_table_error(name, tables))
+            return (Send(source, replace(answer, error=error)),)
+        table = tables[name]
+        return (Send(source, replace(answer, number=table.number, partitions=table.partitions)),)
 
     def _receive_assignments(self, source: str, assignments: Assignments) -> Sequence[Effect]:
         """Follow assignments of a higher epoch, answer others; send again what another processor serves now.

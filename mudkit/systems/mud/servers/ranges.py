@@ -21,7 +21,7 @@ from mudkit.systems.mud.messages.naming import (
     Probe,
     Suspect,
 )
-from mudkit.systems.mud.messages.partitions import read_partitions
+from mudkit.systems.mud.messages.partitions import read_partitions, write_partitions
 from mudkit.systems.mud.messages.parts import partition_range_index, range_index
 
 SUSPECT_US: Final = 10_000_000
@@ -138,6 +138,15 @@ class Ranges:
     def suspect_if_silent(self, now_us: int, server: str, age_us: int) -> Sequence[Effect]:
         """Report a server that has not acknowledged a message of this age, if that is too old."""
         return self.suspect(now_us, server) if age_us >= SUSPECT_US else ()
+
+    def list_moved(self, table: int, partition: int, processor: str) -> list[tuple[int, str, str]]:
+        """Return all partitions that other processors serve than those of their ranges, after a move."""
+        partitions_of: dict[tuple[int, str], list[int]] = {}
+        for (number, moved), owner in {**self._moved, (table, partition): processor}.items():
+            processors = self.present.processors
+            if owner != processors[partition_range_index(number, moved, len(processors))]:
+                partitions_of.setdefault((number, owner), []).append(moved)
+        return [(number, write_partitions(of), owner) for (number, owner), of in partitions_of.items()]
 
     def hear(self, epoch: int) -> Sequence[Effect]:
         """Ask the naming machine for the assignments if a device has heard of a higher epoch."""

@@ -538,3 +538,15 @@ def test_token_of_another_app_is_refused(machine, authority, op):
     ((_, refused),) = ask(machine, token=token, op=op)
     assert (refused["kind"], refused["error"]["kind"]) == ("refused", "AccessDenied")
     assert refused["error"]["summary"] == "The token is of another app."
+
+
+def test_gateway_answers_what_it_knows_of_a_table_when_its_tables_are_confirmed(started):
+    question = {"name": "t", "sent_us": 3}
+    handle_event(started, "table?", "naming", **question)
+    send_tables(started, TABLE)
+    assert [to for to, _ in handle_event(started, "table?", "naming", **question)] == ["master"]
+    answer_question(started)
+    ((to, answer),) = handle_event(started, "table?", "naming", **question)
+    assert (to, answer) == ("naming", {"kind": "table", **question, "number": 3, "partitions": 2})
+    ((_, answer),) = handle_event(started, "table?", "naming", name="u", sent_us=4)
+    assert answer["error"]["summary"] == "There is no such table."
