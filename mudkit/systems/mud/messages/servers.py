@@ -157,7 +157,8 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
     A gateway is sent the entries of tables after the position ``after_lsn`` and up to ``through_lsn``: all of
     them, so that it is complete up to there. Absent: the receiver follows all entries, which have no gaps, or
-    it is only asked for its position.
+    it is only asked for its position. Another follower that is sent them, and no entries, lacks deleted ones
+    if it is before ``after_lsn``, and requests the state.
     """
 
     entries: list[LogEntry]

@@ -228,3 +228,19 @@ def test_servers_are_idle_after_a_take_over():
     town.lose_messages(lambda source, to: sent.append((source, to)))
     town.lab.run(hours=3)
     assert [pair for pair in sent if town.cloud.naming in pair] == []
+
+
+def test_live_processor_that_was_replaced_lacks_entries_and_takes_over_later():
+    """The back end does not keep entries for it, whom nobody reaches, and follows it again."""
+    town = Town(processors=2)
+    lost = town.cloud.processors[1]
+    town.lose_messages(lambda source, to: lost in (source, to))
+    town.write(60)
+    store = town.lab.world.at_address[town.cloud.back_end].machine
+    assert len(store._log) < 10
+    town.lab.faults.messages()
+    town.write(10)
+    town.kill(0)
+    town.write(60)
+    town.assert_all_heard()
+    assert set(town.count_partitions()) == {1}

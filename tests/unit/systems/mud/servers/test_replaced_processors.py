@@ -114,7 +114,82 @@ def test_back_end_reports_a_processor_that_is_not_there_until_it_is_replaced(bac
     assert handle_event(back_end, "assignments?", "naming")[0][1]["epoch"] == 5
 
 
+def commit(back_end, *followers):
+    """Create a table, and acknowledge it as some followers; return whom the back end has sent it."""
+    identity = f"jane/news first.{back_end._copy.lsn}"
+    claims = {"app": "news", "user": None, "device": None, "expires_s": 1e9}
+    properties = {"name": f"t{back_end._copy.lsn}", "properties": {}}
+    messages = handle_event(back_end, "create", "g", id=identity, claims=claims, **properties)
+    acknowledge(back_end, *followers)
+    return [to for to, message in messages if message["kind"] == "log" and to != "g"]
+
+
+def follow(back_end, *followers):
+    """Request the state as some followers, and acknowledge it."""
+    for follower in followers:
+        handle_event(back_end, "follow", follower, turn="now")
+    acknowledge(back_end, *followers)
+
+
+def acknowledge(back_end, *followers, lsn=None):
+    """Acknowledge the log up to a position, or all; return what the followers are sent."""
+    lsn = back_end._copy.lsn if lsn is None else lsn
+    return [sent for follower in followers for sent in handle_event(back_end, "has", follower, lsn=lsn)]
+
+
+def test_back_end_waits_for_a_replaced_processor_only_when_it_is_heard(back_end):
+    follow(back_end, "p", "q", "r")
+    first = back_end._copy.lsn
+    assert commit(back_end, "q", "r") == ["r", "p", "q"]
+    assert len(back_end._log) == 1
+    assign(back_end, "q", epoch=5)
+    assert commit(back_end, "q", "r") == ["r", "q"]
+    assert back_end._log == {}
+    assert sent(back_end.handle(60 * SECOND_US, TimerFired("again"))) == []
+    ((to, answer),) = acknowledge(back_end, "p", lsn=first)
+    assert (to, answer["kind"], answer["entries"]) == ("p", "log", [])
+    assert answer["after"] == answer["through"] == back_end._copy.lsn
+    follow(back_end, "p")
+    assert commit(back_end, "q", "r") == ["r", "p", "q"]
+    assert len(back_end._log) == 1
+
+
+def test_back_end_asks_a_processor_that_has_partitions_again(back_end):
+    follow(back_end, "p", "q", "r")
+    commit(back_end, "q", "r")
+    assign(back_end, "q", epoch=5)
+    commit(back_end, "q", "r")
+    messages = assign(back_end, "p", "q", epoch=6)
+    assert [(to, message["kind"]) for to, message in messages] == [("p", "log"), ("naming", "assigned")]
+    assert messages[0][1]["after"] == back_end._copy.lsn
+
+
+def test_spare_that_acknowledges_nothing_is_not_waited_for(back_end):
+    follow(back_end, "p", "q", "r")
+    assign(back_end, "q", epoch=5)
+    assert commit(back_end, "q", "r") == ["r", "p", "q"]
+    assert [to for to, _ in sent(back_end.handle(2 * SECOND_US, TimerFired("again")))] == ["p"]
+    assert sent(back_end.handle(SUSPECT_US + SECOND_US, TimerFired("again"))) == []
+    assert commit(back_end, "q", "r") == ["r", "q"]
+    assert back_end._log == {}
+
+
 # -- processor
+
+
+def test_processor_that_lacks_deleted_entries_begins_anew_with_the_state():
+    machine = Processor(ports("p"), ["p", "q"], "master", [], ["g"], ["s"], "naming")
+    machine.handle(0, LinkUp("p", "server"))
+    state = {"turn": bytes(8).hex(), "tables": [], "rows": []}
+    handle_event(machine, "state", "master", lsn=5, **state)
+    assert [message["kind"] for _, message in handle_event(machine, "log", "master", entries=[])] == ["has"]
+    late = handle_event(machine, "log", "master", 9, entries=[], after=5, through=5)
+    assert [message["kind"] for _, message in late] == ["has"]
+    missing = handle_event(machine, "log", "master", 9, entries=[], after=7, through=7)
+    assert [message["kind"] for _, message in missing] == ["stream", "follow"]
+    assert bodies(missing)[0]["what"] == "life"
+    handle_event(machine, "state", "master", lsn=7, **state)
+    assert machine._log.lsn == 7
 
 
 def test_processor_that_was_replaced_begins_a_generation_after_the_epoch():
