@@ -489,13 +489,20 @@ class Gateway:
         self._ranges.take(assignments)
         effects = [*self._ranges.answer(source, assignments)]
         for request in self._open.values():
-            again = [
+            owners = {
+                partition: self._ranges.processor_of(request.number, partition)
+                for partition in (*request.places, *request.unanswered)
+            }
+            is_continuous = isinstance(request.ask.what, ContinuousReadRequest)
+            again = {
                 partition
                 for partition, processor in request.unanswered.items()
-                if processor != self._ranges.processor_of(request.number, partition)
-                or (is_behind and processor == source and isinstance(request.ask.what, ContinuousReadRequest))
-            ]
-            effects += self._send_parts(request, again)
+                if processor != owners[partition] or (is_behind and is_continuous and processor == source)
+            }
+            if is_continuous:  # a processor registers all that it has of a read together
+                changed = {owners[partition] for partition in again}
+                again = {partition for partition, owner in owners.items() if owner in changed}
+            effects += self._send_parts(request, sorted(again))
         return effects
 
     def _pass_part_on(self, request: _OpenRequest, message: Part | ContinuousReadAck) -> Sequence[Effect]:

@@ -667,7 +667,11 @@ class Processor:
             table = self._check_table(now_us, routed, registration)
             known = self._reads.get(read_key)
             effects: list[Effect] = []
-            if known is None or known.request < registration.request:
+            is_known = known is not None and (
+                known.request > registration.request
+                or (known.request == registration.request and known.partitions >= {*routed.route.partitions})
+            )
+            if not is_known:  # also one for more partitions, which this processor serves since
                 sent: set[str] = set() if known is None else known.sent_keys()
                 recalled, unknown = recall_delivered(
                     self._log.copy, positions, table, routed, registration, sent

@@ -814,6 +814,18 @@ def test_processor_that_gains_a_partition_has_no_reads_of_it_before_they_are_reg
     assert harness.commit("h", 2, {}) == [(1, "upsert", "h", 2)]
 
 
+def test_same_registration_for_more_partitions_is_not_one_that_is_known():
+    """The processor of the others died before it has answered."""
+    harness = Harness(processors=2, number=0)
+    harness.register(1, partitions=[1], request=7)
+    assert acknowledgements(harness.register(1, partitions=[1], request=7))[0]["of"] == "1"
+    move(harness, 1, (1, "0", "me"))
+    effects = harness.register(1, partitions=[0, 1], request=7)
+    assert acknowledgements(effects)[0]["of"] == "0 1"
+    assert bodies(effects)[0]["of"] == acknowledgements(effects)[0]["of"]
+    assert harness.commit("a", 1, {}) == [(1, "upsert", "a", 1)]
+
+
 def test_predicate_that_fails_on_a_record_of_another_partition_does_not_end_a_read(inverse):
     harness = Harness(processors=2, number=0)
     harness.register(1, text="inverse(n) = 1", partitions=[1])
