@@ -24,8 +24,8 @@ Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the noti
                    another one now: end the read, and send that one the address of the device, which
                    registers it again from its position. Report a server that acknowledges nothing.
                    Of which a partition of a read is another processor's now: end its part of the read,
-                   and tell the client. Of which it has no range at all, so that it was taken for dead:
-                   begin another generation, without reads
+                   and tell the client. Of which it has no range at all, so that it was taken for dead,
+                   or has one again: begin another generation, without reads
 Probe              of the naming machine: answered
 =================  ===================================================================================
 
@@ -205,10 +205,11 @@ class Processor:
         match message:
             case Assignments() if not self._ranges.fits(message):
                 return None
-            case Assignments() if self._ranges.take(message):
-                return [*self._follow_assignments(now_us), *self._ranges.answer(event.source, message)]
             case Assignments() | AssignmentsRequest() | Probe():
-                return self._ranges.answer(event.source, message)
+                was_serving, followed = self._ranges.is_serving(self._me), list[Effect]()
+                if isinstance(message, Assignments) and self._ranges.take(message):
+                    followed = [*self._follow_assignments(now_us, was_serving=was_serving)]
+                return [*followed, *self._ranges.answer(event.source, message)]
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case Routed():
@@ -294,14 +295,15 @@ class Processor:
         self._store.put("life", self._generation)
         return self._streams.begin(now_us, self._generation)
 
-    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
+    def _follow_assignments(self, now_us: int, *, was_serving: bool) -> Sequence[Effect]:
         """End the reads that are not to be served here any more.
 
         The devices of sessions with replaced servers are reported to the new ones. The clients of reads of
         partitions that another processor serves now register them anew; that one has none of them before.
         If this processor was replaced, the notification servers report it to all devices.
         """
-        if not self._ranges.is_serving(self._me) and self._generation <= self._ranges.epoch:
+        is_replaced_or_back = self._ranges.is_serving(self._me) is not was_serving
+        if is_replaced_or_back and self._generation <= self._ranges.epoch:
             return self._begin_generation(now_us)
         unacknowledged, effects = self._streams.follow_assignments(now_us)
         reports = {report.endpoint: report for report in unacknowledged}

@@ -160,3 +160,22 @@ def test_device_whose_gateway_is_dead_uses_the_next_one(when):
     assert [operation.status for operation in counted] == ["ok"] * 3
     read = place.phone.read("t", "n > 0", "committed", latest=True).result()
     assert read.records["a"]["n"] == 3
+
+
+def test_device_uses_the_next_gateway_when_the_one_that_it_uses_is_silent():
+    """Its messages are lost without a failure; a gateway that answers something else is not silent."""
+    place = Place()
+    service = place.lab.world.at_address["phone/mud"].machine
+    current = service._current_gateway()
+    lost = [current]
+    place.lab.faults.messages()
+    place.lab.world.fault_hook = lambda transfer: (
+        () if transfer.sender.address in lost or transfer.to in lost else (0,)
+    )
+    written = place.phone.write("t", "a", {"n": 1})
+    place.lab.run(seconds=19)
+    assert (written.status, service._current_gateway()) == ("open", current)
+    place.lab.run(seconds=3)
+    assert written.status == "ok"
+    assert service._current_gateway() != current
+    place.phone.read("t", "n > 0", "committed", latest=True).result()

@@ -198,7 +198,10 @@ def test_processor_that_was_replaced_begins_a_generation_after_the_epoch():
     assert handle_event(machine, "probe", "naming", sent_us=7) == [
         ("naming", {"kind": "alive", "sent_us": 7, "epoch": 0})
     ]
-    epoch = 5 * SECOND_US
+    epoch = 5 * SECOND_US  # a spare begins no generation at each change, which all devices would hear of
     assert [body["life"] for body in bodies(assign(machine, "q", epoch=epoch))] == [epoch + 1]
-    assert bodies(assign(machine, "q", epoch=epoch + 1, moved=[[7, "0", "p"]])) == []
-    assert [body["life"] for body in bodies(assign(machine, "q", epoch=epoch + 9))] == [epoch + 10]
+    assert bodies(assign(machine, "q", epoch=epoch + 7)) == []
+    moved = [[7, "0", "p"]]
+    again = bodies(assign(machine, "q", epoch=epoch + 8, moved=moved))
+    assert [body["life"] for body in again] == [epoch + 9]
+    assert bodies(assign(machine, "q", "p", epoch=epoch + 9, moved=moved)) == []
