@@ -892,6 +892,13 @@ BUGS: Final = (
         seed=2,
     ),
     Bug(
+        "a processor that keeps what was moved away",
+        "a continuous read is told the same change by two processors, or of none",
+        ((Processor, "_follow_assignments", lambda self, now_us, was_serving: ()),),
+        in_histories=False,
+        seed=514,
+    ),
+    Bug(
         "a creation that is answered before the gateways know it",
         "a gateway tells a client that there is no table although its creation was answered",
         (

@@ -252,7 +252,7 @@ class DeviceService:
         return len(self._installed.union(self._apps)) > 1
 
     def _build_send(self, first: Ask | AskBatch, *others: Ask | AskBatch) -> Send:
-        """Build the message of apps to the gateway in use; if that is silent, use the next one from now on."""
+        """Build the message of apps to the gateway in use; if that is silent, later the next one."""
         messages = first, *others
         parts = [message.asks if isinstance(message, AskBatch) else [message] for message in messages]
         identities = [part.id for of_message in parts for part in of_message]
