@@ -128,6 +128,7 @@ class DeviceService:
                 self._shares.clear()
                 self._reads.clear()
                 self._writes.clear()
+                self._unanswered.clear()
                 return self._greeting.link_down()
             case SendFailed(to=to) if to == self._current_gateway() and self._is_up:
                 self._use_next_gateway()

@@ -179,3 +179,18 @@ def test_device_uses_the_next_gateway_when_the_one_that_it_uses_is_silent():
     assert written.status == "ok"
     assert service._current_gateway() != current
     place.phone.read("t", "n > 0", "committed", latest=True).result()
+
+
+def test_gateway_is_not_silent_because_a_link_was_down():
+    place = Place(gateways=9)
+    service = place.lab.world.at_address["phone/mud"].machine
+    current = service._current_gateway()
+    written = place.phone.write("t", "a", {"n": 1})
+    for _ in range(4):
+        place.lab.faults.messages(loss_share=1.0)
+        place.lab.run(seconds=4)
+        place.lab.faults.cut("phone", minutes=0.1)
+        place.lab.run(seconds=8)
+    place.lab.faults.messages()
+    place.lab.run(seconds=15)
+    assert (written.status, service._current_gateway()) == ("ok", current)
