@@ -12,7 +12,7 @@ DelayOver     to the other apps, whose delayed writes go in the same message
 StoreUse      see :mod:`~mudkit.systems.mud.device.store_budget`
 answer        to the app whose request it answers, and to those that follow it
 SendFailed    to a gateway: use the next one, and report this to the apps. So is one that answers nothing
-              while a request is sent to it twice
+              while a request is sent to it three times
 notification  see :mod:`~mudkit.systems.mud.device.greeting`
 ============  ======================================================================================
 
@@ -74,7 +74,7 @@ from mudkit.tokens import Claims, claimed
 
 SEND: Final = "send"
 """Timer of the writes that apps have sent in this moment."""
-_SILENT_TIMES: Final = 2
+_SILENT_TIMES: Final = 3
 """Times that a request is sent to a gateway which answers nothing, before it goes to the next one."""
 
 
