@@ -195,6 +195,7 @@ def set_up_mud() -> Setup:
             SimpleNamespace(installed=cloud._installed_naming),
             mud_operations.Move("news", 0, cloud.processors[1]),
         ),
+        mud_operations.ForgetUser: (cloud, mud_operations.ForgetUser("ann")),
     }
 
     def traffic(number: int) -> None:

@@ -14,6 +14,7 @@ ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
+UsageReport           to the policy generator, and acknowledged at once: it is a sample, which may lack some
 Assignments           (:mod:`~mudkit.systems.mud.servers.ranges`) of later requests, and of the parts of open
                       ones that have not been answered, to the processors that serve them now
 SendFailed            report the processor
@@ -83,6 +84,7 @@ from mudkit.systems.mud.messages.requests import (
     RegisterRequest,
     Request,
     RequestRefused,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
@@ -96,6 +98,7 @@ from mudkit.systems.mud.messages.servers import (
     TablesState,
     Verified,
 )
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
@@ -164,8 +167,10 @@ class Gateway:
         replicas: Sequence[str],
         servers: Sequence[str],
         naming: str,
+        generator: str,
     ) -> None:
         self._me = ports.address
+        self._generator = generator
         self._authority = authority
         self._back_end = back_end
         self._ranges = Ranges(ports, naming, servers, processors)
@@ -259,11 +264,14 @@ class Gateway:
         try:
             if isinstance(what, ReadRequest | RegisterRequest):
                 joined = tables_of_sent(what.predicate)
-            if not isinstance(what, AdministrationRequest):
+            if not isinstance(what, AdministrationRequest | UsageReport):
                 check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
         verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
+        if isinstance(what, UsageReport):
+            routed = Routed(ask.id, what, Route(reply=self._me), verified)
+            return Send(self._generator, routed), Send(source, UsageTaken(ask.id))
         former = self._open.get(ask.id)
         first_us = now_us if former is None else former.first_us
         request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us, first_us)
@@ -318,6 +326,7 @@ class Gateway:
         None: it waits for the tables, or for the lineage of the log.
         """
         ask, what, tables = request.ask, request.ask.what, self._tables
+        assert not isinstance(what, UsageReport)  # which is about no table
         is_confirmed = tables.is_confirmed(now_us)
         is_unanswered = now_us >= request.came_us + UNANSWERED_US
         if tables.lsn < 0 or not (is_confirmed or is_unanswered):

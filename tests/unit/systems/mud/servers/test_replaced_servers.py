@@ -101,7 +101,7 @@ class Shipping(Role):
     """Policy generator that has shipped a policy."""
 
     def __init__(self):
-        self.machine = Generator(ports("generator"), ["first", "second"], ["p"], "naming")
+        self.machine = Generator(ports("generator"), ["first", "second"], ["p"], "naming", [], None)
         self.machine.handle(0, LinkUp("generator", "server"))
         self.ship(POLICY)
 
