@@ -26,7 +26,7 @@ DIGEST_SEED = 4
 RARE = {
     "notifications: given up, not heard of", "generator: nothing to tell again", "generator: assignments",
     "notifications: stream, of a device of another server", "notifications: suspects a server",
-    "processor: register, in the session of another server",
+    "processor: register, in the session of another server", "gateway: assignments",
     *(f"naming: {name}" for name in TRANSITIONS["naming"]),
 }  # fmt: skip
 """Transitions that thousands of runs reach with every fault, and a thousand may not: `make faults` requires them."""
