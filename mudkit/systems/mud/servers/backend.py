@@ -26,7 +26,8 @@ start          the log of a non-empty store continues with another incarnation i
                store does the same as soon as it receives an incarnation or an entry that it does not know
 LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
-               incarnation that it does not know. A gateway is sent with it the entries that it lacks
+               incarnation that it does not know. With it come the entries that the follower lacks, so that
+               it knows that it has what was committed before it asked
 =============  ======================================================================================
 
 Mobius 4.1 collects what is kept of deleted records when all replicas are up to date. Without a tombstone the
@@ -240,16 +241,13 @@ class BackEnd:
                 state = replace(self._copy.build_state(incarnation), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._in_flight.start(now_us, source)
             case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
-                log = Log([], self._lineage or UNSET, nonce)
-                answer = () if nonce is UNSET else (Send(source, log),)
-                if self._is_other_incarnation(log_incarnation):
-                    return answer
-                is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
-                if is_possible and source in self._gateways:
+                is_other = self._is_other_incarnation(log_incarnation)
+                if is_other or not (lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn):
+                    answer = () if nonce is UNSET else (Send(source, Log([], self._lineage or UNSET, nonce)),)
+                    return answer if is_other else (*answer, *record_dropped(event))
+                if source in self._gateways:
                     return self._gateways.record_ack(source, lsn, nonce, self._lineage)
-                return *answer, *(
-                    self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
-                )
+                return self._record_ack(now_us, source, lsn, nonce)
 
     def _receive_request(
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
@@ -603,17 +601,20 @@ class BackEnd:
         effects: list[Effect] = []
         for follower in followers:
             acked_lsn = self._acked_lsns[follower]
-            numbers = () if acked_lsn == _UNKNOWN else range(acked_lsn + 1, self._copy.lsn + 1)
-            entries = [self._log[number] for number in numbers if number in self._log]
-            if numbers or acked_lsn == _UNKNOWN:
-                effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
+            if acked_lsn < self._copy.lsn:
+                effects.append(Send(follower, Log(self._entries_after(acked_lsn), self._lineage or UNSET)))
                 effects += self._in_flight.start(now_us, follower)
         return effects
 
-    def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
+    def _entries_after(self, lsn: int) -> list[LogEntry]:
+        """Return the entries after an acknowledged position; none if it is unknown."""
+        numbers = () if lsn == _UNKNOWN else range(lsn + 1, self._copy.lsn + 1)
+        return [self._log[number] for number in numbers if number in self._log]
+
+    def _record_ack(self, now_us: int, follower: str, lsn: int, nonce: str | UnsetType) -> Sequence[Effect]:
         """Record the acknowledged position of a follower, and delete the entries that every follower has.
 
-        A follower whose position was unknown is sent what it lacks.
+        A follower that asks with a nonce, or whose position was unknown, is sent what it lacks.
         """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
@@ -621,9 +622,15 @@ class BackEnd:
         while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
             del self._log[number]
             self._store.delete(f"log {number:015d}")
-        if self._acked_lsns[follower] == self._copy.lsn:
-            return self._in_flight.settle(now_us, follower)
-        return () if was_known else self._push(now_us, [follower])
+        acked_lsn, answer = self._acked_lsns[follower], list[Effect]()
+        if nonce is not UNSET:
+            is_known = acked_lsn != _UNKNOWN
+            positions = (acked_lsn, self._copy.lsn) if is_known else (UNSET, UNSET)
+            answered = Log(self._entries_after(acked_lsn), self._lineage or UNSET, nonce, *positions)
+            answer.append(Send(follower, answered))
+        if acked_lsn == self._copy.lsn:
+            return *answer, *self._in_flight.settle(now_us, follower)
+        return answer if was_known or answer else self._push(now_us, [follower])
 
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:
