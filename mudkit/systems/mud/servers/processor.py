@@ -14,7 +14,10 @@ Log                match each changed row with the continuous reads; send a chan
 continuous reads   of a partition that it does not serve: answered to the gateway with the assignments
 RegisterRequest    at one position of the log: existing records, as far as requested, then all changes; not
                    registered, if digests of delivered records are not known. A read of aggregates is sent
-                   their state, now and whenever a change of its records changes it
+                   their state, now and whenever a change of its records changes it. Told that its first
+                   state is complete once the back end has confirmed the position
+                   (:mod:`~mudkit.systems.mud.servers.unsynced_reads`). One that is ahead of the log is kept
+                   until the log is there
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
 SessionGone        end the reads of a session that the notification server has given up; if it does not
@@ -107,6 +110,7 @@ from mudkit.systems.mud.servers.registered_reads import (
     share_app,
     window_of,
 )
+from mudkit.systems.mud.servers.unsynced_reads import POSITION, UnsyncedReads
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.window import Window
@@ -115,6 +119,8 @@ from mudkit.wire import Fields, Value
 
 _MAX_ASKED: Final = 10_000
 """Reads of which a processor knows the replica that was asked."""
+_MAX_EARLY: Final = 10_000
+"""Registrations that are kept until the log is where they have to be."""
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
@@ -164,6 +170,9 @@ class Processor:
         """Handles that their clients have unregistered."""
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
+        self._early: dict[ReadKey, tuple[Routed[Request], RegisterRequest]] = {}
+        """Last registration of each read that is ahead of the log."""
+        self._unsynced = UnsyncedReads()
         self._partitions: dict[frozenset[int], frozenset[int]] = {}
         """Sets of partitions of which there are reads: those of the same partitions share one."""
         self._matching: dict[int, Matching] = {}
@@ -184,6 +193,8 @@ class Processor:
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
+                if name == POSITION:
+                    return self._unsynced.ask_again(now_us, self._log)
                 return self._streams.retransmit(now_us, name)
         return ()
 
@@ -264,22 +275,33 @@ class Processor:
                 read_key: ReadKey = routed.verified.endpoint, what.handle
                 self._end_read(read_key)
                 self._ended.add(read_key)
+                self._early.pop(read_key, None)
                 return (self._build_ack(routed, what.data_seq),)
 
     def _receive_log(self, now_us: int, event: Received, message: Log | TablesState) -> Sequence[Effect]:
         """Follow the log by new entries or its whole state; one of another log begins a new generation."""
-        copy = self._log.copy
+        copy, lineage = self._log.copy, self._log.lineage
         if not self._log.accept_log(message):
             return (
-                self._log.acknowledge(),
+                self._log.acknowledge(now_us),
             )  # of another incarnation: a later or a former one, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
-        effects = () if self._log.copy is copy else self._begin_generation(now_us)
+        effects = [] if self._log.copy is copy else [*self._begin_generation(now_us)]
         if not self._log.is_consistent(message):
             return *effects, *record_dropped(event)
         if isinstance(message, TablesState):
-            return *effects, *self._log.load_state(now_us, message)
-        return *effects, *self._apply_log(now_us, message)
+            effects += self._log.load_state(now_us, message)
+            is_answered = False
+        else:
+            effects += self._apply_log(now_us, message)
+            is_answered = self._log.confirm(message)
+        effects += self._register_early(now_us)
+        if is_answered:
+            for read_key in self._unsynced.take_synced(self._log):
+                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
+        if is_answered or self._log.lineage != lineage:
+            effects += self._unsynced.ask_next(now_us, self._log)
+        return effects
 
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former generation are lost."""
@@ -288,12 +310,13 @@ class Processor:
     def _begin_generation(self, now_us: int) -> Sequence[Effect]:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
         self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
+        self._early = {}
         self._matching, self._shown_to = {}, {}
         self._read_rates = ReadRates(now_us)
         # A restored store has an old generation. Devices may know that the ones up to the epoch have ended.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us, self._ranges.epoch + 1)
         self._store.put("life", self._generation)
-        return self._streams.begin(now_us, self._generation)
+        return *self._unsynced.clear(), *self._streams.begin(now_us, self._generation)
 
     def _follow_assignments(self, now_us: int, *, was_serving: bool) -> Sequence[Effect]:
         """End the reads that are not to be served here any more.
@@ -385,7 +408,7 @@ class Processor:
             )
             self._log.copy.apply(entry)
             effects += self._end_excluded_reads(now_us, before, entry)
-        return [*effects, self._log.acknowledge()]
+        return [*effects, self._log.acknowledge(now_us)]
 
     def _match(self, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
         """Send new versions to the continuous reads that they reach or no longer reach.
@@ -654,15 +677,13 @@ class Processor:
     def _register_read(
         self, now_us: int, routed: Routed[Request], registration: RegisterRequest
     ) -> Sequence[Effect]:
-        """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
+        """Begin a continuous read, or acknowledge it again; keep it until the log is where it has to be."""
         read_key: ReadKey = routed.verified.endpoint, registration.handle
         positions = ReadPositions.of(registration)
-        if (
-            self._log.lsn < routed.route.min_lsn
-            or self._is_behind(routed.route, positions)
-            or read_key in self._ended
-        ):
-            return ()  # not yet, or no longer: a client without an answer repeats it
+        if read_key in self._ended:
+            return ()  # it is over: a client without an answer repeats it
+        if self._log.lsn < routed.route.min_lsn or self._is_behind(routed.route, positions):
+            return self._keep_early(read_key, routed, registration)
         if self._streams.is_of_another_server(read_key[0], registration.session):
             return self._report_session(now_us, routed, registration.session)
         try:
@@ -685,12 +706,32 @@ class Processor:
                 if known is not None:
                     self._early_data[read_key] = known.data_seq, data  # an update may have overtaken it
                 effects += self._begin_read(now_us, table, routed, registration, positions, recalled, sent)
-                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
+                effects += self._unsynced.add(now_us, read_key, self._log)
         except MudkitError as error:
             return (self._build_ack(routed, registration.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[read_key]
         return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn, partitions=read.partitions)]
+
+    def _keep_early(
+        self, read_key: ReadKey, routed: Routed[Request], registration: RegisterRequest
+    ) -> Sequence[Effect]:
+        """Keep the newest registration of a read until the log is where it has to be."""
+        kept = self._early.get(read_key)
+        if kept is None or kept[1].request <= registration.request:
+            self._early[read_key] = routed, registration
+        if len(self._early) > _MAX_EARLY:
+            del self._early[next(iter(self._early))]
+        return ()
+
+    def _register_early(self, now_us: int) -> Sequence[Effect]:
+        """Begin the reads whose registrations were ahead of the log, as far as they are not any more."""
+        early, self._early = self._early, {}
+        effects: list[Effect] = []
+        for routed, registration in early.values():
+            if self._ranges.serves(self._me, routed.route.table, routed.route.partitions):
+                effects += self._register_read(now_us, routed, registration)
+        return effects
 
     def _is_behind(self, route: Route, positions: ReadPositions) -> bool:
         """Return whether a reader has received something that is not in the log here yet.
@@ -871,6 +912,7 @@ class Processor:
         read = self._reads.pop(read_key, None)
         if read is None:
             return
+        self._unsynced.discard(read_key)
         self._reads_of_session[read.session].remove(read_key)
         if not self._reads_of_session[read.session]:
             del self._reads_of_session[read.session]
