@@ -22,6 +22,7 @@ from mudkit.systems.mud.messages.requests import (
     WriteOutcome,
     WriteRequest,
 )
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -211,6 +212,7 @@ PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved](
 )
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
+GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
     Routed[AdministrationRequest], FollowLog, LogAck
 )

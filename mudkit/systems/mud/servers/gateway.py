@@ -12,6 +12,7 @@ ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
+UsageReport           to the policy generator, and acknowledged at once: it is a sample, which may lack some
 PartitionsMoved       later requests go to the processors that it says
 answers               to the client; :class:`PartsComplete` after the last part of a read
 Log, TablesState      the entries of tables, which the gateway follows, or all tables
@@ -70,6 +71,7 @@ from mudkit.systems.mud.messages.requests import (
     RegisterRequest,
     Request,
     RequestRefused,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
@@ -84,6 +86,7 @@ from mudkit.systems.mud.messages.servers import (
     TablesState,
     Verified,
 )
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
@@ -143,8 +146,10 @@ class Gateway:
         back_end: str,
         processors: Sequence[str],
         replicas: Sequence[str],
+        generator: str,
     ) -> None:
         self._me = ports.address
+        self._generator = generator
         self._authority = authority
         self._back_end = back_end
         self._assignments = PartitionAssignments(processors)
@@ -229,11 +234,14 @@ class Gateway:
         try:
             if isinstance(what, ReadRequest | RegisterRequest):
                 joined = tables_of_sent(what.predicate)
-            if not isinstance(what, AdministrationRequest):
+            if not isinstance(what, AdministrationRequest | UsageReport):
                 check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
         verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
+        if isinstance(what, UsageReport):
+            routed = Routed(ask.id, what, Route(reply=self._me), verified)
+            return Send(self._generator, routed), Send(source, UsageTaken(ask.id))
         request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
@@ -283,6 +291,7 @@ class Gateway:
         None: it waits for the tables, or for the lineage of the log.
         """
         ask, what, tables = request.ask, request.ask.what, self._tables
+        assert not isinstance(what, UsageReport)  # which is about no table
         is_confirmed = tables.is_confirmed(now_us)
         is_unanswered = now_us >= request.came_us + UNANSWERED_US
         if tables.lsn < 0 or not (is_confirmed or is_unanswered):
