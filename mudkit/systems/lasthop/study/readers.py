@@ -136,19 +136,19 @@ class Reader:
 
     def _play(self, policy: Forwarding | Push) -> Outcome:
         """Run the events under a policy, and remember its prefetch limit if that keeps nothing back."""
-        made: list[Spooling] = []
+        spools: list[Spooling] = []
 
         def make_spool(forward: Take, retract: Take) -> Spooling:
-            made.append(spool_factory(policy, self._threshold)(forward, retract))
-            return made[0]
+            spools.append(spool_factory(policy, self._threshold)(forward, retract))
+            return spools[0]
 
         outcome = play(self._drawn, make_spool, self._max)
         if (
             isinstance(policy, Forwarding)
             and policy.kind == "buffer"
             and isinstance(policy.prefetch_limit, int)
-            and isinstance(made[0], Spool)
-            and not made[0].is_limited
+            and isinstance(spools[0], Spool)
+            and not spools[0].is_limited
         ):
             self._idle_limits[_without_limit(policy)] = policy.prefetch_limit
         return outcome
