@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import gzip
 import os
@@ -197,11 +198,7 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
-
-
-def pytest_unconfigure() -> None:
-    """Return to the collector what was left out, for the end of the process."""
-    gc.unfreeze()
+        atexit.register(gc.unfreeze)  # not before: pytest collects garbage twice when it ends
 
 
 def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:

@@ -77,6 +77,11 @@ class RetransmitTimer(Generic[_K]):
     def __len__(self) -> int:
         return len(self._in_flight)
 
+    def age_us(self, now_us: int, key: _K) -> int:
+        """Return the time since the first transmission of an item; 0: it is not in flight."""
+        item = self._in_flight.get(key)
+        return 0 if item is None else now_us - item.sent_us
+
     def start(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
         """Start the deadline of an item at each of its transmissions; set the timer if it is the earliest.
 

@@ -26,7 +26,7 @@ DIGEST_SEED = 4
 RARE = {
     "notifications: given up, not heard of", "generator: nothing to tell again", "generator: assignments",
     "notifications: stream, of a device of another server", "notifications: suspects a server",
-    "processor: register, in the session of another server",
+    "processor: register, in the session of another server", "gateway: assignments",
     *(f"naming: {name}" for name in TRANSITIONS["naming"]),
 }  # fmt: skip
 """Transitions that thousands of runs reach with every fault, and a thousand may not: `make faults` requires them."""
@@ -34,9 +34,9 @@ RARE = {
 
 @pytest.fixture(scope="module")
 def result(scaled):
-    """Results of the runs, spread over two processes where there are two cores."""
+    """Results of the runs; the thousand of the soak in two processes where there are two cores."""
     result = Runs()
-    for runs in play_all(range(scaled(1000, 30)), min(2, os.cpu_count() or 1)):
+    for runs in play_all(range(scaled(1000, 30)), scaled(min(2, os.cpu_count() or 1), 1)):
         result.add(runs)
     return result
 

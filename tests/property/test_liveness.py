@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -190,6 +191,10 @@ def set_up_mud() -> Setup:
         mud_operations.ListPending: (bob, mud_operations.ListPending()),
         mud_operations.ListHeld: (ann, mud_operations.ListHeld("news", {})),
         mud_operations.Ship: (cloud, mud_operations.Ship("news", policy.document, None)),
+        mud_operations.Move: (
+            SimpleNamespace(installed=cloud._installed_naming),
+            mud_operations.Move("news", 0, cloud.processors[1]),
+        ),
         mud_operations.ForgetUser: (cloud, mud_operations.ForgetUser("ann")),
     }
 

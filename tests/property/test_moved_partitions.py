@@ -7,13 +7,13 @@ from random import Random
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mudkit import Lab
 from mudkit.events import Received
 from mudkit.systems import mud
 from mudkit.systems.mud.device import registrations
 from mudkit.systems.mud.messages.partitions import write_partitions
-from mudkit.systems.mud.messages.servers import PartitionsMoved
 
 KEYS = "abhpqr"
 SPLIT = ("g", "q")
@@ -96,11 +96,12 @@ class Run:
             (table.number, write_partitions([partition]), processor)
             for partition, processor in self.moved.items()
         ]
-        event = Received(self.cloud.back_end, PartitionsMoved(self.epoch, moved), "mud-store")
+        installed = self.lab.world.at_address[self.cloud.naming].machine.ranges.present
+        event = Received(self.cloud.naming, replace(installed, epoch=self.epoch, moved=moved), "mud-names")
         self.lab.world._handle(self.lab.world.hosts[server.split("/")[0]].processes[0], event)
 
     def restart(self, host):
-        """Kill a host and start it again; a processor gets the assignments again."""
+        """Kill a host and start it again."""
         self.lab.faults.kill(host)
         self.lab.run(seconds=1)
         self.lab.faults.restart(host)
@@ -108,10 +109,6 @@ class Run:
             self.bob.listen(self.read, self.screen.show)
             self.bob.listen(self.first, self.show_window)
             self.bob.listen(self.count, self.counts.append)
-            return
-        self.lab.run(seconds=0)
-        if self.epoch:
-            self.assign(f"{host}/mud")
 
     def do(self, step):
         """Carry out a step; some of the servers hear of a move at once, the others later."""

@@ -40,7 +40,9 @@ class Master:
         name = next(self.starts)
         self.lives += 1
         ports = Ports(self.store, lambda n: name.to_bytes(n, "big"), "here")
-        self.machine = BackEnd(ports, ["gateway"], ["processor"], ["replica"], keep_deleted_us=10**12)
+        self.machine = BackEnd(
+            ports, ["gateway"], ["processor"], ["replica"], ["server"], "naming", keep_deleted_us=10**12
+        )
 
     def handle(self, source, kind, kill_at=0, **message):
         """Handle a message, or be killed; return the messages to others than followers."""

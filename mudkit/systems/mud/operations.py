@@ -177,6 +177,14 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
     to: Sequence[str] | None
 
 
+class Move(Struct, frozen=True, tag_field="operation", tag="move"):
+    """Operation: have a partition of a table served by the processor at an address (Mobius 4.2)."""
+
+    table: str
+    partition: int
+    processor: str
+
+
 class ForgetUser(Struct, frozen=True, tag_field="operation", tag="forget"):
     """Operation: remove what the clients of a user have reported of their use (Mobius 6)."""
 

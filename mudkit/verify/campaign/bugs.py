@@ -77,6 +77,7 @@ from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables import replica as copy
@@ -151,6 +152,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- replacements
 
+_suspect = Ranges.suspect
 _fail, _write, _start = WriteOutcomes.fail, WritePath.write, RetransmitTimer.start
 _scope = backend._results_key
 _register, _replace_reader_data, _match = (
@@ -191,6 +193,10 @@ def _send_at_once(
     if call.type == "blind":
         self._requests.check_again(self._local.writes[self._local.writes.last_seq])
     return [*effects, *self._requests.advance(now_us)]
+
+
+def _suspect_no_processor(self: Ranges, now_us: int, server: str) -> Sequence[Effect]:
+    return () if server in self.serving_processors else _suspect(self, now_us, server)
 
 
 def _choose_first_replica(self: Processor, identity: str, route: Route) -> str:
@@ -870,6 +876,27 @@ BUGS: Final = (
         ((Greeting, "_record_miss", lambda self: None),),
         in_histories=False,
         seed=103,
+    ),
+    Bug(
+        "a replaced processor that no device hears of",
+        "its continuous reads are told nothing any more",
+        ((NotificationServer, "_end_generation", lambda self, now_us, processor: ()),),
+        in_histories=False,
+        seed=55,
+    ),
+    Bug(
+        "a dead processor that keeps its partitions",
+        "requests about them are not answered any more",
+        ((Ranges, "suspect", _suspect_no_processor),),
+        in_histories=False,
+        seed=2,
+    ),
+    Bug(
+        "a processor that keeps what was moved away",
+        "a continuous read is told the same change by two processors, or of none",
+        ((Processor, "_follow_assignments", lambda self, now_us, was_serving: ()),),
+        in_histories=False,
+        seed=514,
     ),
     Bug(
         "a creation that is answered before the gateways know it",

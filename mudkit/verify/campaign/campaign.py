@@ -22,7 +22,7 @@ from mudkit.verify.campaign.away import AWAY_STEP, BackEndAway
 from mudkit.verify.campaign.batches import BATCH_STEPS, Batches
 from mudkit.verify.campaign.creations import CREATION_STEP, Creations
 from mudkit.verify.campaign.drafts import DRAFT_STEPS, Drafts
-from mudkit.verify.campaign.faults import KINDS, NAMES, TRIALS, FaultInjector
+from mudkit.verify.campaign.faults import KINDS, NAMES, PARTITIONS, TRIALS, FaultInjector
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
 from mudkit.verify.campaign.neighbours import DELAYS, FLOODS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
@@ -37,6 +37,8 @@ KEEP_DELETED_S: Final = 7200.0
 """Time for which tombstones are kept: longer than any late copy is on its way."""
 NAMES_SHARE: Final = 0.2
 """Share of the runs with faults in which servers are replaced, and the naming machine fails."""
+PARTITIONS_SHARE: Final = 0.15
+"""Share of the runs with faults in which processors are replaced, and partitions moved."""
 REST_MINUTES: Final = 10
 """Last minutes of these hours, in which no client sends a request."""
 PROBE: Final = "probe"
@@ -129,7 +131,11 @@ class Campaign:
         standing += ["two devices"] if "ann-tablet" in names else []
         self._names = Random(f"names of run {seed}")
         """A separate stream for faults of the names, so that they leave runs without them as they are."""
-        self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0, self._names)
+        self._partitions = Random(f"partitions of run {seed}")
+        """A separate stream for faults of who serves the partitions."""
+        self.faults = FaultInjector(
+            self.lab, self.cloud, draw, names, standing, 600.0, self._names, self._partitions
+        )
         self._added = Random(f"trials of run {seed}")
         """A separate stream for trials, so that they leave runs without them as they are."""
         self.trials = Trials(
@@ -486,6 +492,9 @@ class Campaign:
             for kind in NAMES if self._names.random() < NAMES_SHARE else ():
                 many = self._names.choice([0, 1, 2])
                 plan += [(self._names.randint(0, end_us), kind) for _ in range(many)]
+            for kind in PARTITIONS if self._partitions.random() < PARTITIONS_SHARE else ():
+                many = self._partitions.choice([1, 2, 4])
+                plan += [(self._partitions.randint(0, end_us), kind) for _ in range(many)]
             others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))]
             others += ["cut"] * draw.randint(0, 2)
             plan += [(draw.randint(0, end_us), kind) for kind in others]
@@ -568,6 +577,8 @@ class Campaign:
             self.trials.begin(step)
         elif step in NAMES:
             self.faults.inject_names(step)
+        elif step in PARTITIONS:
+            self.faults.inject_partitions(step, MAIN)
         elif step == "away":
             name = draw.choice(list(self.clients))
             self.work.watch(name)

@@ -47,7 +47,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "alter done", "create done", "drop done", "table refused",
     ),
     "gateway": (
-        "administered", "ask, admin", "asks again for the tables", "confirmed", "outcome",
+        "administered", "ask, admin", "assignments", "asks again for the tables", "confirmed", "outcome",
         "outcome, nobody asks", "part", "part, nobody asks", "part, the last", "read passed on",
         "register passed on", "registered", "registered, nobody asks", "registered, the last", "restarted",
         "table refused", "tables", "token or access refused", "unregister passed on", "update_data passed on",
@@ -89,9 +89,9 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "tell, given up", "tell, kept", "tell, sent", "tell, stranger", "vacated",
     ),
     "naming": (
-        "alive", "assigned", "assignments, known", "begins", "begins, and tells its assignments",
-        "hears of later assignments", "learns later assignments", "probes again", "replaces a server",
-        "suspect", "tells again",
+        "alive", "asks again for a move", "assigned", "assignments, known", "begins",
+        "begins, and tells its assignments", "hears of later assignments", "learns later assignments", "move",
+        "moves a partition", "probes again", "replaces a server", "suspect", "table", "tells again",
     ),
     "generator": (
         "assignments", "begins a life", "confirmed", "follow", "nothing to tell again", "ship",
@@ -124,6 +124,7 @@ UNREACHABLE: Final = tuple(
         "follower: state, late",
         "gateway: *, nobody asks",
         "gateway: asks again for the tables",
+        "gateway: assignments",
         "gateway: restarted",
         "generator: assignments",
         "generator: nothing to tell again",

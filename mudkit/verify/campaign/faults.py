@@ -69,7 +69,12 @@ NAMING_KILLED: Final = "naming killed"
 NAMING_RESTORED: Final = "naming restored"
 NAMES: Final = (REPLACED, NAMING_KILLED, NAMING_RESTORED)
 """Kinds that concern who serves which devices; they are drawn from a stream of their own."""
-COLUMNS: Final = ("none", *KINDS, *TRIALS, *NAMES, "restart", *STANDING)
+PROCESSOR_REPLACED: Final = "processor replaced"
+"""A processor is killed for minutes or for ever, while there is another one."""
+MOVED: Final = "partition moved"
+PARTITIONS: Final = (PROCESSOR_REPLACED, MOVED)
+"""Kinds that concern who serves which partitions; they are drawn from a stream of their own, too."""
+COLUMNS: Final = ("none", *KINDS, *TRIALS, *NAMES, *PARTITIONS, "restart", *STANDING)
 
 _SLOW_KBPS: Final = 8.0
 """1 kB/s."""
@@ -86,8 +91,8 @@ _READS_S: Final = 10.0
 class FaultInjector:
     """Faults of one run.
 
-    ``standing`` are those of :data:`STANDING` in effect, ``max_cut_s`` bounds cuts, and ``names`` is the
-    stream of :data:`NAMES`.
+    ``standing`` are those of :data:`STANDING` in effect, ``max_cut_s`` bounds cuts, ``names`` is the stream
+    of :data:`NAMES`, and ``partitions`` that of :data:`PARTITIONS`.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class FaultInjector:
         standing: Sequence[str],
         max_cut_s: float,
         names: Random,
+        partitions: Random,
     ) -> None:
         self._world, self._faults, self._draw = lab.world, lab.faults, draw
         self._devices = devices
@@ -118,6 +124,7 @@ class FaultInjector:
             kind: [address.split("/")[0] for address in addresses] for kind, addresses in servers.items()
         }
         self._kind_of = {host: kind for kind, hosts in self._hosts.items() for host in hosts}
+        self._cloud, self._partitions = cloud, partitions
         self._names, self._naming = names, cloud.naming.split("/")[0]
         self._kind_of[self._naming] = "naming"
         self._naming_as_installed = self._faults.backup(self._naming)
@@ -202,10 +209,8 @@ class FaultInjector:
 
     def inject_names(self, kind: str) -> None:
         """Inject a fault of :data:`NAMES`; no effect, if it would leave no notification server."""
-        servers = self._hosts["notifications"]
         if kind == REPLACED:
-            if len(servers) > 1 and not self._dead:
-                self._kill_to_be_replaced(self._names.choice(servers), self._names.choice(_DEAD_MINUTES))
+            self._kill_to_be_replaced("notifications", REPLACED, self._names)
         elif kind == NAMING_KILLED:
             self._kill_now(self._naming)
         else:
@@ -213,17 +218,34 @@ class FaultInjector:
             self._restore_from(self._naming, self._names.choice([installed, *self._backups]))
             self._begin(NAMING_RESTORED, 0.0)
 
+    def inject_partitions(self, kind: str, table: str) -> None:
+        """Inject a fault of :data:`PARTITIONS`; no effect, if it would leave no processor."""
+        if kind == PROCESSOR_REPLACED:
+            self._kill_to_be_replaced("processor", PROCESSOR_REPLACED, self._partitions)
+            return
+        partition, processor = (
+            self._partitions.randrange(3),
+            self._partitions.choice(self._hosts["processor"]),
+        )
+        if self._world.at_address[self._cloud.naming].machine is not None:
+            self._cloud.move(table, partition, processor)  # refused if there is no such partition
+            self._begin(MOVED, 0.0)
+
     def is_dead(self, host: str) -> bool:
         """Return whether a host is killed to be replaced: no other fault restarts it."""
         return host in self._dead
 
-    def _kill_to_be_replaced(self, host: str, minutes: float | None) -> None:
-        """Kill a host for some minutes; None: for ever."""
+    def _kill_to_be_replaced(self, role: str, column: str, draw: Random) -> None:
+        """Kill a host of a role for some minutes or for ever; no effect without another one that lives."""
+        hosts = self._hosts[role]
+        if len(hosts) < 2 or not self._dead.isdisjoint(hosts):
+            return
+        host, minutes = draw.choice(hosts), draw.choice(_DEAD_MINUTES)
         self._dead.add(host)
         self._end_kill(host)
         self._faults.kill(host)
-        self._down[host] = REPLACED
-        self._begin(REPLACED, float("inf"))
+        self._down[host] = column
+        self._begin(column, float("inf"))
         if minutes is not None:
 
             def restart(_: int) -> None:

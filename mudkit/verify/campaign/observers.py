@@ -38,6 +38,7 @@ from mudkit.events import (
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
+from mudkit.systems.mud.servers.partition_moves import MOVE
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.systems.mud.servers.table_followers import TABLES
 from mudkit.verify.campaign.drafts import DRAFTS
@@ -301,6 +302,8 @@ class _GatewayObserver:
                 yield f"gateway: {kind}, nobody asks"
             else:
                 yield f"gateway: {kind}, the last" if sent[-1]["kind"] == "complete" else f"gateway: {kind}"
+        elif kind == "assignments":
+            yield "gateway: assignments"
         elif kind in ("outcome", "administered", "restarted"):
             yield f"gateway: {kind}" if sent else "gateway: outcome, nobody asks"
 
@@ -566,8 +569,12 @@ class _NamingObserver:
         kinds = [message["kind"] for message in _sent(effects)]
         if type(event) is LinkUp:
             yield "naming: begins, and tells its assignments" if kinds else "naming: begins"
+        elif type(event) is Call:
+            yield "naming: move"
         elif type(event) is TimerFired and is_kept:
             yield "naming: replaces a server"
+        elif type(event) is TimerFired and event.name == MOVE:
+            yield "naming: asks again for a move"
         elif type(event) is TimerFired:
             yield "naming: probes again" if "probe" in kinds else "naming: tells again"
         elif type(event) is Received:
@@ -576,6 +583,8 @@ class _NamingObserver:
                 yield "naming: learns later assignments" if is_kept else "naming: assignments, known"
             elif kind != "assignments?":
                 yield f"naming: {kind}"
+                if is_kept:
+                    yield "naming: moves a partition"
             if "assignments?" in kinds:
                 yield "naming: hears of later assignments"
 

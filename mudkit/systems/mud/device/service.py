@@ -11,7 +11,8 @@ Ask           to the gateway in use; with several apps, as far as the app's shar
 DelayOver     to the other apps, whose delayed writes go in the same message
 StoreUse      see :mod:`~mudkit.systems.mud.device.store_budget`
 answer        to the app whose request it answers, and to those that follow it
-SendFailed    to a gateway: use the next one, and report this to the apps
+SendFailed    to a gateway: use the next one, and report this to the apps. So is one that answers nothing
+              while a request is sent to it three times
 notification  see :mod:`~mudkit.systems.mud.device.greeting`
 ============  ======================================================================================
 
@@ -21,6 +22,7 @@ What an app has stored decides what it requests again. So no store of one can be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 from zlib import crc32
@@ -72,6 +74,8 @@ from mudkit.tokens import Claims, claimed
 
 SEND: Final = "send"
 """Timer of the writes that apps have sent in this moment."""
+_SILENT_TIMES: Final = 3
+"""Times that a request is sent to a gateway which answers nothing, before it goes to the next one."""
 
 
 class DeviceService:
@@ -90,6 +94,8 @@ class DeviceService:
         self._gateways, self._servers = gateways, servers
         self._turn = crc32(netid.encode()) % len(gateways)
         """Number of the gateway in use, which counts on when one is not reached."""
+        self._unanswered: Counter[str] = Counter()
+        """Times that each request was sent to the gateway in use since its last message."""
         self._is_up = False
         self._apps: dict[str, Attach] = {}
         """Attached apps, in the order of their attachment."""
@@ -122,9 +128,10 @@ class DeviceService:
                 self._shares.clear()
                 self._reads.clear()
                 self._writes.clear()
+                self._unanswered.clear()
                 return self._greeting.link_down()
             case SendFailed(to=to) if to == self._current_gateway() and self._is_up:
-                self._turn += 1
+                self._use_next_gateway()
                 return [Send(address_of(app), GatewayLost()) for app in self._apps]
             case TimerFired(name=name) if name == SEND:
                 return self._send_writes()
@@ -156,7 +163,7 @@ class DeviceService:
         if message.client != f"{self._netid}/{app}":
             return record_dropped(event)
         if not self._is_shared():
-            return (Send(self._current_gateway(), message),)
+            return (self._build_send(message),)
         return self._send_in_turn(now_us, app, message)
 
     def _attach(self, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
@@ -186,7 +193,7 @@ class DeviceService:
                 effects.append(SetTimer(SEND, 0))
                 continue
             self._reads.lead(app, message)
-            effects.append(Send(self._current_gateway(), message))
+            effects.append(self._build_send(message))
         return effects
 
     def _send_writes(self) -> Sequence[Effect]:
@@ -201,8 +208,7 @@ class DeviceService:
             groups[-1].append(message)
             together_bytes += size
         self._writes.clear()
-        gateway = self._current_gateway()
-        return [Send(gateway, group[0] if len(group) == 1 else AppsBatch(group)) for group in groups]
+        return [self._build_send(*group) for group in groups]
 
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Forward a message of a gateway to the app whose request it answers.
@@ -213,6 +219,8 @@ class DeviceService:
         answer = SERVICE_FROM_GATEWAY.decode(event.message)
         if answer is None:
             return record_dropped(event)
+        if event.source == self._current_gateway():
+            self._unanswered.clear()
         endpoint = answer.id.rpartition(" ")[0]
         app = app_of(endpoint)
         if netid_of(endpoint) != self._netid or app not in self._apps:
@@ -243,6 +251,21 @@ class DeviceService:
     def _is_shared(self) -> bool:
         """Return whether the device has several apps."""
         return len(self._installed.union(self._apps)) > 1
+
+    def _build_send(self, first: Ask | AskBatch, *others: Ask | AskBatch) -> Send:
+        """Build the message of apps to the gateway in use; if that is silent, later the next one."""
+        messages = first, *others
+        parts = [message.asks if isinstance(message, AskBatch) else [message] for message in messages]
+        identities = [part.id for of_message in parts for part in of_message]
+        if any(self._unanswered[identity] >= _SILENT_TIMES for identity in identities):
+            self._use_next_gateway()
+        self._unanswered.update(identities)
+        return Send(self._current_gateway(), AppsBatch(list(messages)) if others else first)
+
+    def _use_next_gateway(self) -> None:
+        """Use the next gateway from now on."""
+        self._turn += 1
+        self._unanswered.clear()
 
     def _current_gateway(self) -> str:
         """Return the address of the gateway in use."""

@@ -44,9 +44,9 @@ def app_of(endpoint: str) -> str:
     return endpoint.rpartition("/")[2]
 
 
-def processor_index(table: int, partition: int, processors: int) -> int:
-    """Return the index of the processor that is responsible for a partition."""
-    return (table + partition) % processors
+def partition_range_index(table: int, partition: int, ranges: int) -> int:
+    """Return the index of the range of a partition: those of a table are in successive ranges."""
+    return (table + partition) % ranges
 
 
 def range_index(netid: str, ranges: int) -> int:

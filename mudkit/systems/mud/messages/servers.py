@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.session import Lineage
-from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
+from mudkit.systems.mud.messages.naming import Assignments
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
 from mudkit.systems.mud.messages.requests import (
     Administered,
@@ -158,7 +158,8 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
     A gateway is sent the entries of tables after the position ``after_lsn`` and up to ``through_lsn``: all of
     them, so that it is complete up to there. Absent: the receiver follows all entries, which have no gaps, or
-    it is only asked for its position.
+    it is only asked for its position. Another follower that is sent them, and no entries, lacks deleted ones
+    if it is before ``after_lsn``, and requests the state.
     """
 
     entries: list[LogEntry]
@@ -184,32 +185,15 @@ class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     lineage: Lineage | UnsetType = UNSET
 
 
-class PartitionsMoved(Struct, frozen=True, tag_field="kind", tag="partitions moved"):
-    """To gateways and processors: which processors serve the partitions that were moved from their places.
-
-    ``epoch`` counts up with each change: a message whose epoch is not higher than the known one changes
-    nothing. ``moved`` has them all: the number of the table, the partitions, and the address of a processor.
-    """
-
-    epoch: Count
-    moved: list[tuple[Count, Partitions, Name]]
-
-    def __post_init__(self) -> None:
-        for _, partitions, _ in self.moved:
-            read_partitions(partitions)
-
-
-GATEWAY_FROM_BACK_END: Final = Accepts[
-    Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved
-](Administered, WriteOutcome, Part, LogRestarted, Log, TablesState, PartitionsMoved)
+GATEWAY_FROM_BACK_END: Final = Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState](
+    Administered, WriteOutcome, Part, LogRestarted, Log, TablesState
+)
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
-GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
-PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest]](
-    Routed[ReadOrWrite | ContinuousReadRequest]
+GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck | Assignments](ContinuousReadAck, Assignments)
+PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments](
+    Routed[ReadOrWrite | ContinuousReadRequest], Assignments
 )
-PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved](
-    Log, TablesState, PartitionsMoved
-)
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])

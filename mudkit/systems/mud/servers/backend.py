@@ -24,7 +24,10 @@ any event      tombstones are removed by an entry of the log, at most once a sev
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
-LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
+LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged, and a
+               processor that acknowledges nothing is reported to the naming machine. One that was replaced
+               is not waited for until it is heard again; it requests the state if entries that it lacks
+               were deleted. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know. A gateway is sent with it the entries that it lacks
 =============  ======================================================================================
@@ -53,7 +56,8 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation, last_lsn_of
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.parts import Row, encode_error
 from mudkit.systems.mud.messages.requests import (
     Administered,
@@ -84,6 +88,7 @@ from mudkit.systems.mud.messages.servers import (
     RowEntry,
     TableEntry,
 )
+from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables.changes import Changes, change_record, check_kinds
@@ -113,7 +118,8 @@ _Message: TypeAlias = Routed[AdministrationRequest] | Routed[ReadOrWrite] | Foll
 class BackEnd:
     """Machine of the back end; ``processors`` and ``replicas`` follow the log, ``gateways`` the tables.
 
-    Tombstones are kept for ``keep_deleted_us`` at least.
+    ``naming`` is the naming machine, whose assignments also have the notification ``servers``. Tombstones are
+    kept for ``keep_deleted_us`` at least.
     """
 
     def __init__(
@@ -122,6 +128,8 @@ class BackEnd:
         gateways: Sequence[str],
         processors: Sequence[str],
         replicas: Sequence[str],
+        servers: Sequence[str],
+        naming: str,
         keep_deleted_us: int,
     ) -> None:
         self._keep_deleted_us = keep_deleted_us
@@ -131,12 +139,16 @@ class BackEnd:
         self._accepts: dict[
             str, Accepts[Routed[AdministrationRequest] | FollowLog | LogAck]
             | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
-            | Accepts[Routed[ReadRequest] | FollowLog | LogAck],
+            | Accepts[Routed[ReadRequest] | FollowLog | LogAck]
+            | Accepts[Assignments | AssignmentsRequest],
         ] = {
             **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
             **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
             **dict.fromkeys(replicas, BACK_END_FROM_REPLICA),
+            naming: SERVER_FROM_NAMING,
         }  # fmt: skip
+        self._ranges = Ranges(ports, naming, servers, processors)
+        self._processors = frozenset(processors)
         self._copy = TableReplica()
         tables = [table for _, table in self._store.items("table ", Table)]
         rows = [(key.split("\n")[1], row) for key, row in self._store.items("row\n", Row)]
@@ -148,6 +160,8 @@ class BackEnd:
         """Entries that not all followers have acknowledged, in order, as they are stored."""
         self._acked_lsns: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
         """Acknowledged position of each follower."""
+        self._absent: set[str] = set()
+        """Processors without a partition that are not heard: no entry and no tombstone is kept for them."""
         self._followed: set[str] = set()
         """Followers that have requested the state since this start."""
         self._in_flight: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
@@ -171,6 +185,10 @@ class BackEnd:
         columns = ("table", "app", "open to", "columns", "keys", "partitions")
         return View("", {"tables": len(tables)}, [first_rows(columns, rows, len(tables))])
 
+    def list_partitions(self) -> list[tuple[int, int]]:
+        """Return the number of each table, and how many partitions it has, for a display."""
+        return [(table.number, table.partitions) for table in self._copy.tables.values()]
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if self._restart is not None:  # entries after a backup are not in this log
@@ -187,6 +205,8 @@ class BackEnd:
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
+                if isinstance(message, Assignments | AssignmentsRequest):
+                    return self._receive_assignments(now_us, event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
@@ -196,8 +216,39 @@ class BackEnd:
                 return self._gateways.send_again(now_us, self._lineage)
             case TimerFired():
                 late = self._in_flight.overdue(now_us)
-                return [*self._push(now_us, late), *self._in_flight.restart(now_us)]
+                silent: list[Effect] = []
+                for follower in late:
+                    age_us = self._in_flight.age_us(now_us, follower)
+                    silent += self._ranges.suspect_if_silent(now_us, follower, age_us)
+                    if age_us >= SUSPECT_US:
+                        silent += self._leave_if_replaced(now_us, follower)
+                return [*silent, *self._push(now_us, late), *self._in_flight.restart(now_us)]
+            case SendFailed(to=to):
+                return self._ranges.suspect(now_us, to)
         return ()
+
+    def _receive_assignments(
+        self, now_us: int, event: Received, message: Assignments | AssignmentsRequest
+    ) -> Sequence[Effect]:
+        """Follow assignments of a higher epoch, and answer; wait for processors that have partitions now."""
+        effects: list[Effect] = []
+        if isinstance(message, Assignments):
+            if not self._ranges.fits(message):
+                return record_dropped(event)
+            if self._ranges.take(message):
+                for follower in self._in_flight:
+                    effects += self._leave_if_replaced(now_us, follower)
+                back = [follower for follower in self._absent if self._ranges.is_serving(follower)]
+                self._absent.difference_update(back)
+                effects += self._push(now_us, sorted(back))
+        return [*effects, *self._ranges.answer(event.source, message)]
+
+    def _leave_if_replaced(self, now_us: int, follower: str) -> Sequence[Effect]:
+        """Wait no more for a processor that owes an acknowledgement, if it serves no partition."""
+        if follower not in self._processors or self._ranges.is_serving(follower):
+            return ()
+        self._absent.add(follower)
+        return self._in_flight.settle(now_us, follower)
 
     def _was_wiped(self, source: str, message: _Message) -> bool:
         """Return whether this log is in its first incarnation, and a sender knows another, or lost entries.
@@ -228,6 +279,9 @@ class BackEnd:
     ) -> Sequence[Effect]:
         """Handle a message that its sender may send, by its kind."""
         source = event.source
+        if source in self._absent:  # it may lack entries, and is sent what it lacks
+            self._absent.discard(source)
+            self._acked_lsns[source] = _UNKNOWN
         match message:
             case Routed():
                 return self._receive_request(now_us, message, message.what)
@@ -577,7 +631,7 @@ class BackEnd:
         if now_us < self._collects_us:
             return ()
         self._collects_us = now_us + self._keep_deleted_us // 7
-        acked_lsn, before_us = min(self._acked_lsns.values()), now_us - self._keep_deleted_us
+        acked_lsn, before_us = self._everywhere_lsn(), now_us - self._keep_deleted_us
         lsn = self._copy.lsn
         for table in list(self._copy.tables.values()):
             rows = [row for row in self._copy.tombstones(table, acked_lsn) if row.ts_us < before_us]
@@ -602,13 +656,23 @@ class BackEnd:
         """Send followers the entries that they lack; ask those whose position is unknown."""
         effects: list[Effect] = []
         for follower in followers:
+            if follower in self._absent:
+                continue
             acked_lsn = self._acked_lsns[follower]
             numbers = () if acked_lsn == _UNKNOWN else range(acked_lsn + 1, self._copy.lsn + 1)
             entries = [self._log[number] for number in numbers if number in self._log]
             if numbers or acked_lsn == _UNKNOWN:
-                effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
+                log = Log(entries, self._lineage or UNSET)
+                if numbers and acked_lsn + 1 not in self._log:  # deleted while it was absent
+                    log = replace(log, entries=[], after_lsn=self._copy.lsn, through_lsn=self._copy.lsn)
+                effects.append(Send(follower, log))
                 effects += self._in_flight.start(now_us, follower)
         return effects
+
+    def _everywhere_lsn(self) -> int:
+        """Return the position that all followers have acknowledged but those that are not waited for."""
+        acked = (lsn for follower, lsn in self._acked_lsns.items() if follower not in self._absent)
+        return min(acked, default=self._copy.lsn)
 
     def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
         """Record the acknowledged position of a follower, and delete the entries that every follower has.
@@ -617,7 +681,7 @@ class BackEnd:
         """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
-        everywhere_lsn = min(self._acked_lsns.values())
+        everywhere_lsn = self._everywhere_lsn()
         while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
             del self._log[number]
             self._store.delete(f"log {number:015d}")

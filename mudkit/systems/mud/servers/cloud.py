@@ -8,11 +8,12 @@ from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments, unusable
 from mudkit.display import Displayed, Table, View, first_rows
+from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.messages.parts import PORT
-from mudkit.systems.mud.operations import ForgetUser, Ship
+from mudkit.systems.mud.operations import ForgetUser, Move, Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.policies.learner import Learner
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -22,6 +23,7 @@ from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
+from mudkit.systems.mud.tables.table import check_name
 from mudkit.wire import Fields
 
 NAME: Final = "mud"
@@ -34,8 +36,8 @@ class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 
     There are gateways, processors, the back-end store with its replicas, notification servers, the naming
-    machine, which has a notification server that does not answer replaced by another one, and the policy
-    generator.
+    machine, which has a notification server or processor that does not answer replaced by another one, and
+    the policy generator.
 
     Parameters
     ----------
@@ -123,6 +125,8 @@ class Cloud(Displayed):
                 gateways=self.gateways,
                 processors=self.processors,
                 replicas=self.replicas,
+                servers=self.notification_servers,
+                naming=self.naming,
                 keep_deleted_us=self.keep_deleted_us,
             ),
         )
@@ -139,10 +143,12 @@ class Cloud(Displayed):
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
-                replicas=self.replicas, generator=self.generator,
+                replicas=self.replicas, servers=self.notification_servers, naming=self.naming,
+                generator=self.generator,
             ))  # fmt: skip
         self.installed = install(self.generator, partial(
-            Generator, servers=self.notification_servers, naming=self.naming, gateways=self.gateways,
+            Generator, servers=self.notification_servers, processors=self.processors, naming=self.naming,
+            gateways=self.gateways,
             learning=None if learner is None else Learning(learner, relearn_h, usage_days, lab.start_us),
         ))  # fmt: skip
         for number_, address in enumerate(self.notification_servers):
@@ -152,7 +158,8 @@ class Cloud(Displayed):
                 naming=self.naming, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
         self._installed_naming = install(self.naming, partial(
-            Naming, servers=self.notification_servers, others=[*self.processors, self.generator],
+            Naming, servers=self.notification_servers, processors=self.processors,
+            gateways=self.gateways, others=[self.back_end, self.generator],
         ))  # fmt: skip
 
     def serve(self, device: Host, app: str) -> None:
@@ -180,7 +187,7 @@ class Cloud(Displayed):
         return View("mud.Cloud", servers | dict(inner.facts), [*inner.tables, *self._view_ranges()])
 
     def _view_ranges(self) -> Sequence[Table]:
-        """Return the table of a display: how many ranges of devices each notification server has.
+        """Return tables of a display: how much each notification server and each processor serves.
 
         None while the naming machine is down.
         """
@@ -189,7 +196,57 @@ class Cloud(Displayed):
             return ()
         servers = naming.ranges.present.servers
         rows = [(address.split("/")[0], servers.count(address)) for address in self.notification_servers]
-        return [first_rows(("notification server", "ranges of devices"), rows, len(rows))]
+        tables = [first_rows(("notification server", "ranges of devices"), rows, len(rows))]
+        back_end = self._installed_back_end.machine
+        if back_end is not None:
+            owners = [
+                naming.ranges.processor_of(number, partition)
+                for number, partitions in back_end.list_partitions()
+                for partition in range(partitions)
+            ]
+            rows = [(address.split("/")[0], owners.count(address)) for address in self.processors]
+            tables.append(first_rows(("processor", "partitions"), rows, len(rows)))
+        return tables
+
+    def move(self, table: str, partition: Annotated[int, Range(0, 99_999)], processor: str) -> Operation:
+        """Move a partition of a table to a processor of this cloud.
+
+        Handled by :meth:`~mudkit.systems.mud.servers.partition_moves.PartitionMoves.begin`.
+
+        Reads and writes are served meanwhile, and continuous reads miss nothing. The partition stays there
+        until the processor dies.
+
+        Parameters
+        ----------
+        table : str
+        partition : int
+            Number of the partition, from 0: ``split=["g", "p"]`` makes 0 to 2.
+        processor : str
+            Name of its server, as in the display of the cloud: ``"mud-processor-2"``.
+
+        Returns
+        -------
+        Operation
+            Completed when the naming machine has stored it. The servers hear of it at once.
+
+        Raises
+        ------
+        ParameterError
+            There is no such processor. The operation has this error if there is no such partition, and if
+            the processor does not answer.
+        TableProblem
+            Error of the operation if there is no such table.
+        """
+        names = [address.split("/")[0] for address in self.processors]
+        if processor not in names:
+            raise ParameterError(
+                "There is no such processor.",
+                where="processor",
+                found=brief(processor),
+                expected=listed(names),
+                remedy=did_you_mean(processor, names, "make the cloud with more of them: processors=…"),
+            )
+        return self._installed_naming.call(Move(check_name(table), partition, _address(processor)))
 
     def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
         """Ship a policy to the clients of an app that follow shipped policies.

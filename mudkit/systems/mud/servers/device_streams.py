@@ -9,7 +9,7 @@ from mudkit.delivery.stream import StreamAck
 from mudkit.events import Effect, Ports
 from mudkit.systems.mud.messages.notifications import NewGeneration, Tell, Whereabouts
 from mudkit.systems.mud.messages.parts import netid_of, server_of_session
-from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 
 _TIMEOUT_US: Final = 1_000_000
@@ -17,14 +17,10 @@ _MAX_TIMEOUT_US: Final = 10_000_000
 
 
 class DeviceStreams:
-    """Streams of one processor; ``servers`` are the notification servers, ``naming`` is the naming machine.
+    """Streams of one processor to the notification ``servers``; ``ranges`` says which is a device's."""
 
-    ``ranges`` says which server is a device's.
-    """
-
-    def __init__(self, ports: Ports, naming: str, servers: Sequence[str]) -> None:
-        self._me, self._servers = ports.address, servers
-        self.ranges = Ranges(ports, naming, servers)
+    def __init__(self, ports: Ports, ranges: Ranges, servers: Sequence[str]) -> None:
+        self._me, self._servers, self._ranges = ports.address, servers, ranges
         self._generation = NewGeneration(self._me, 0)
         self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
         """By the address of the notification server."""
@@ -44,7 +40,7 @@ class DeviceStreams:
 
     def send(self, now_us: int, body: Tell | Whereabouts) -> Sequence[Effect]:
         """Send what concerns a device to its notification server."""
-        return self._senders[self.ranges.server_of(netid_of(body.endpoint))].send(now_us, body)
+        return self._senders[self._ranges.server_of(netid_of(body.endpoint))].send(now_us, body)
 
     def ack(self, now_us: int, server: str, acknowledged: StreamAck) -> Sequence[Effect]:
         """Remove what a server has taken; no effect for a stream of an earlier generation."""
@@ -56,8 +52,8 @@ class DeviceStreams:
         """Retransmit what is overdue after a timer fired; report a server that is silent for too long."""
         server = name.removeprefix(AGAIN)
         sender = self._senders[server]
-        is_silent = sender.age_us(now_us) >= SUSPECT_US
-        return [*sender.retransmit_overdue(now_us), *(self.ranges.suspect(server) if is_silent else ())]
+        suspected = self._ranges.suspect_if_silent(now_us, server, sender.age_us(now_us))
+        return [*sender.retransmit_overdue(now_us), *suspected]
 
     def follow_assignments(self, now_us: int) -> tuple[list[Whereabouts], Sequence[Effect]]:
         """Send nothing more to servers without a range, and the generation to those that have their first.
@@ -68,7 +64,7 @@ class DeviceStreams:
         effects: list[Effect] = []
         reports: list[Whereabouts] = []
         for server, sender in self._senders.items():
-            if not self.ranges.is_serving(server):
+            if not self._ranges.is_serving(server):
                 bodies, withdrawn = sender.withdraw(now_us)
                 reports += [body for body in bodies if isinstance(body, Whereabouts)]
                 effects += withdrawn
@@ -78,12 +74,12 @@ class DeviceStreams:
     def is_of_another_server(self, endpoint: str, session: str) -> bool:
         """Return whether a session is with another notification server than that of the device's range."""
         server = server_of_session(session)
-        return server in self._senders and server != self.ranges.server_of(netid_of(endpoint))
+        return server in self._senders and server != self._ranges.server_of(netid_of(endpoint))
 
     def _inform(self, now_us: int) -> Sequence[Effect]:
         """Send the generation to each server with a range that was not sent it, for those with a session."""
         effects: list[Effect] = []
-        for server in self.ranges.serving:
+        for server in self._ranges.serving:
             if server not in self._informed:
                 self._informed.add(server)
                 effects += self._senders[server].send(now_us, self._generation)

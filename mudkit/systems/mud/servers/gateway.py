@@ -1,19 +1,24 @@
 """Gateway: verifies requests, routes them to the partitions concerned, and returns the answers.
 
-Its rules (Mobius 4.2). It has no durable state: a client without an answer repeats its request.
+Its rules (Mobius 4.2). It has no durable state but the assignments: a client without an answer repeats its
+request.
 
 ====================  ==============================================================================
 any message           dropped unless its sender may send it; an app only over its device's service
 AppsBatch             each part as if it had come alone, with the token of its own app
 Ask, AskBatch         verify the token; wait until the tables are confirmed, or the back end has not
                       answered for a second; check access to the table, and to those that a read
-                      looks up records in; then
+                      looks up records in; report the processors that have not answered the same
+                      request for a while; then
 ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
 UsageReport           to the policy generator, and acknowledged at once: it is a sample, which may lack some
-PartitionsMoved       later requests go to the processors that it says
+Assignments           (:mod:`~mudkit.systems.mud.servers.ranges`) of later requests, and of the parts of open
+                      ones that have not been answered, to the processors that serve them now
+SendFailed            report the processor
+TableQuestion         answered when the tables are confirmed
 answers               to the client; :class:`PartsComplete` after the last part of a read
 Log, TablesState      the entries of tables, which the gateway follows, or all tables
 ====================  ==============================================================================
@@ -43,11 +48,19 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.delivery.session import last_lsn_of
 from mudkit.errors import AccessDenied, MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, SetTimer, TimerFired
 from mudkit.predicates import Aggregates
+from mudkit.systems.mud.messages.naming import (
+    GATEWAY_FROM_NAMING,
+    Assignments,
+    AssignmentsRequest,
+    TableAnswer,
+    TableQuestion,
+)
 from mudkit.systems.mud.messages.partitions import read_partitions
 from mudkit.systems.mud.messages.parts import (
     app_of,
@@ -80,7 +93,6 @@ from mudkit.systems.mud.messages.servers import (
     GATEWAY_FROM_PROCESSOR,
     GATEWAY_FROM_REPLICA,
     Log,
-    PartitionsMoved,
     Route,
     Routed,
     TablesState,
@@ -88,7 +100,7 @@ from mudkit.systems.mud.messages.servers import (
 )
 from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
-from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
@@ -106,19 +118,23 @@ _Answer: TypeAlias = Administered | WriteOutcome | Part | ContinuousReadAck | Lo
 
 @dataclass
 class _OpenRequest:
-    """An unanswered request, which came at a time.
+    """An unanswered request, which came at a time, and ``first_us`` for the first time.
 
-    ``joined`` names the tables that a read looks up records in; ``places`` are the partitions that answer,
-    and ``missing`` those that have not.
+    ``joined`` names the tables that a read looks up records in; ``number`` is that of the table for the
+    processors, and ``least_lsn`` the position in the log that they need. ``places`` are the partitions that
+    answer; those that have not are ``unanswered``, each with its processor.
     """
 
     ask: Ask
     verified: Verified
     joined: Sequence[str]
     came_us: int
+    first_us: int
     table: Table | None = None
+    number: int = 0
+    least_lsn: int = 0
     places: list[int] = field(default_factory=list)
-    missing: set[int] = field(default_factory=set)
+    unanswered: dict[int, str] = field(default_factory=dict)
 
     def can_answer(self, source: str, message: _Answer) -> bool:
         """Return whether a message of a server can be part of the answer."""
@@ -137,7 +153,10 @@ class _OpenRequest:
 
 
 class Gateway:
-    """Machine of a gateway; ``authority`` issued the tokens."""
+    """Machine of a gateway; ``authority`` issued the tokens.
+
+    ``naming`` is the naming machine, whose assignments also have the notification ``servers``.
+    """
 
     def __init__(
         self,
@@ -146,22 +165,26 @@ class Gateway:
         back_end: str,
         processors: Sequence[str],
         replicas: Sequence[str],
+        servers: Sequence[str],
+        naming: str,
         generator: str,
     ) -> None:
         self._me = ports.address
         self._generator = generator
         self._authority = authority
         self._back_end = back_end
-        self._assignments = PartitionAssignments(processors)
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._accepts: dict[
             str,
-            Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved]
-            | Accepts[ContinuousReadAck]
-            | Accepts[Part],
+            Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState]
+            | Accepts[ContinuousReadAck | Assignments]
+            | Accepts[Part]
+            | Accepts[Assignments | AssignmentsRequest | TableQuestion],
         ] = {
             back_end: GATEWAY_FROM_BACK_END,
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
             **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
+            naming: GATEWAY_FROM_NAMING,
         }
         self._tables = ConfirmedTables(back_end, ports.entropy)
         self._open: OrderedDict[str, _OpenRequest] = OrderedDict()
@@ -176,6 +199,8 @@ class Gateway:
         if isinstance(event, TimerFired):
             self._is_timer_set = False
             return *self._pass_waiting(now_us), *self._ask(now_us, is_again=True)
+        if isinstance(event, SendFailed):
+            return self._ranges.suspect(now_us, event.to)
         if not isinstance(event, Received):
             return ()
         accepts = self._accepts.get(event.source)
@@ -185,9 +210,14 @@ class Gateway:
                 return record_dropped(event)
             return [effect for ask in asks for effect in self._open_request(now_us, event.source, ask)]
         message = accepts.decode(event.message)
-        if isinstance(message, PartitionsMoved):
-            self._assignments.accept(message)
-            return ()
+        if isinstance(message, AssignmentsRequest):
+            return self._ranges.answer(event.source, message)
+        if isinstance(message, TableQuestion):
+            return self._answer_question(now_us, event.source, message)
+        if isinstance(message, Assignments):
+            if not self._ranges.fits(message):
+                return record_dropped(event)
+            return self._receive_assignments(event.source, message)
         if isinstance(message, Log | TablesState):
             taken = self._tables.receive(now_us, message)
             return *taken, *self._pass_waiting(now_us), *self._ask(now_us)
@@ -242,17 +272,22 @@ class Gateway:
         if isinstance(what, UsageReport):
             routed = Routed(ask.id, what, Route(reply=self._me), verified)
             return Send(self._generator, routed), Send(source, UsageTaken(ask.id))
-        request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us)
+        former = self._open.get(ask.id)
+        first_us = now_us if former is None else former.first_us
+        request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us, first_us)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
             self._waiting.pop(self._open.popitem(last=False)[0], None)
         if isinstance(what, AdministrationRequest):
             return (Send(self._back_end, self._route(request)),)
+        suspected: list[Effect] = []
+        for processor in () if former is None else dict.fromkeys(former.unanswered.values()):
+            suspected += self._ranges.suspect_if_silent(now_us, processor, now_us - first_us)
         passed = self._pass_on(now_us, request)
         if passed is not None:
-            return passed
+            return [*suspected, *passed]
         self._waiting[ask.id] = None
-        return self._ask(now_us)
+        return [*suspected, *self._ask(now_us)]
 
     # -- waiting for the tables
 
@@ -314,7 +349,7 @@ class Gateway:
             case WriteRequest():
                 return self._pass_write_on(request, what)
             case ReadRequest():
-                return self._route_read(request, what, has_joined=bool(joined))
+                return self._route_read(request, what)
         return self._route_continuous(request, joined)
 
     def _find_table(self, name: str, request: _OpenRequest) -> Table:
@@ -327,8 +362,9 @@ class Gateway:
     def _pass_write_on(self, request: _OpenRequest, write: WriteRequest) -> Sequence[Effect]:
         """Send a write to the processor of its partition, whether or not it will be applied."""
         request.table = self._tables.tables.get(write.name)
-        partition = 0 if request.table is None else request.table.partition_of(write.key)
-        return (Send(self._processor_of(request.table, partition), self._route(request)),)
+        table = request.table
+        request.number = 0 if table is None else table.number
+        return self._send_parts(request, [0 if table is None else table.partition_of(write.key)])
 
     def _restart_client(self, request: _OpenRequest) -> Sequence[Effect]:
         """Notify a client that it knows another incarnation of the log than the present one."""
@@ -372,16 +408,15 @@ class Gateway:
         self,
         request: _OpenRequest,
         *,
-        table: int = 0,
         partitions: Sequence[int] = (),
         min_lsn: int = 0,
         is_latest: bool = False,
     ) -> Routed[Request]:
-        """Build the message that carries a request to a server, for some partitions of a table or none."""
+        """Build the message that carries a request to a server, for some partitions of its table or none."""
         ask = request.ask
         route = Route(
             reply=self._me,
-            table=table,
+            table=request.number if partitions else 0,
             partitions=list(partitions),
             min_lsn=min_lsn,
             is_latest=is_latest,
@@ -389,58 +424,105 @@ class Gateway:
         )
         return Routed(ask.id, ask.what, route, request.verified)
 
-    def _route_read(self, request: _OpenRequest, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
+    def _route_read(self, request: _OpenRequest, read: ReadRequest) -> Sequence[Effect]:
         """Send each partition that may have records of a read its part, by its processor."""
         table = request.table
         assert table is not None
         partitions: Iterable[int] = range(table.partitions)
         if read.keys is not None:
             partitions = sorted({table.partition_of(key) for key in read.keys})
-        request.places, request.missing = list(partitions), set(partitions)
-        if not request.missing:
+        request.places, request.number, request.least_lsn = list(partitions), table.number, table.lsn
+        if not request.places:
             return self._complete_answer(request)
-        seen_lsns = read.seen_lsns if read.table == table.number else {}
-        return [
-            Send(
-                self._processor_of(table, partition),
-                self._route(
-                    request,
-                    table=table.number,
-                    partitions=[partition],
-                    min_lsn=max(table.lsn, seen_lsns.get(str(partition), 0)),
-                    # Joined records must not be older than this reader has seen: the back end has them.
-                    is_latest=read.latest or has_joined,
-                ),
-            )
-            for partition in partitions
-        ]
+        return self._send_parts(request, request.places)
 
     def _route_continuous(self, request: _OpenRequest, joined: Sequence[Table]) -> Sequence[Effect]:
         """Send a request about a continuous read to all processors of the table's partitions."""
         table, what = request.table, request.ask.what
         assert table is not None
         request.places = list(range(table.partitions))
-        request.missing = set(request.places)
         # Not a later table of the same name: the processors of the number say that there is no such table.
-        number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
-        partitions_of: dict[str, list[int]] = {}
-        for partition in request.places:
-            processor = self._assignments.processor_of(number, partition)
+        request.number = what.table if isinstance(what, RegisterRequest) and what.table else table.number
+        request.least_lsn = max(one.lsn for one in (table, *joined))
+        return self._send_parts(request, request.places)
+
+    def _send_parts(self, request: _OpenRequest, partitions: Iterable[int]) -> Sequence[Effect]:
+        """Send a request to the processors of some partitions: a read by partition, others by processor."""
+        what, number, partitions_of = request.ask.what, request.number, dict[str, list[int]]()
+        for partition in partitions:
+            processor = request.unanswered[partition] = self._ranges.processor_of(number, partition)
             partitions_of.setdefault(processor, []).append(partition)
-        min_lsn = max(one.lsn for one in (table, *joined))
+        match what:
+            case WriteRequest():
+                return [Send(processor, self._route(request)) for processor in partitions_of]
+            case ReadRequest():
+                seen_lsns = what.seen_lsns if what.table == number else {}
+                return [
+                    Send(
+                        request.unanswered[partition],
+                        self._route(
+                            request,
+                            partitions=[partition],
+                            min_lsn=max(request.least_lsn, seen_lsns.get(str(partition), 0)),
+                            # Joined records must not be older than this reader has seen.
+                            is_latest=what.latest or bool(request.joined),
+                        ),
+                    )
+                    for partition in partitions
+                ]
         return [
-            Send(processor, self._route(request, table=number, partitions=partitions, min_lsn=min_lsn))
-            for processor, partitions in partitions_of.items()
+            Send(processor, self._route(request, partitions=of_processor, min_lsn=request.least_lsn))
+            for processor, of_processor in partitions_of.items()
         ]
+
+    # -- assignments
+
+    def _answer_question(self, now_us: int, source: str, question: TableQuestion) -> Sequence[Effect]:
+        """Answer what is known of a table; if the tables are not confirmed, only ask for them."""
+        if not self._tables.is_confirmed(now_us):
+            return self._tables.ask(now_us)
+        name, tables = question.name, self._tables.tables
+        answer = TableAnswer(name, question.sent_us)
+        if name not in tables:
+            error = encode_error(no_such_table_error(name, tables))
+            return (Send(source, replace(answer, error=error)),)
+        table = tables[name]
+        return (Send(source, replace(answer, number=table.number, partitions=table.partitions)),)
+
+    def _receive_assignments(self, source: str, assignments: Assignments) -> Sequence[Effect]:
+        """Follow assignments of a higher epoch, answer others; send again what another processor serves now.
+
+        A processor that knew less gets the continuous requests again that it has not taken.
+        """
+        is_behind = assignments.epoch < self._ranges.epoch
+        self._ranges.take(assignments)
+        effects = [*self._ranges.answer(source, assignments)]
+        for request in self._open.values():
+            owners = {
+                partition: self._ranges.processor_of(request.number, partition)
+                for partition in (*request.places, *request.unanswered)
+            }
+            is_continuous = isinstance(request.ask.what, ContinuousReadRequest)
+            again = {
+                partition
+                for partition, processor in request.unanswered.items()
+                if processor != owners[partition] or (is_behind and is_continuous and processor == source)
+            }
+            if is_continuous:  # a processor registers all that it has of a read together
+                changed = {owners[partition] for partition in again}
+                again = {partition for partition, owner in owners.items() if owner in changed}
+            effects += self._send_parts(request, sorted(again))
+        return effects
 
     def _pass_part_on(self, request: _OpenRequest, message: Part | ContinuousReadAck) -> Sequence[Effect]:
         """Pass a part of an answer on, and complete the answer after the last one."""
         answered = {message.place} if isinstance(message, Part) else {*read_partitions(message.partitions)}
-        if request.missing.isdisjoint(answered):
+        if request.unanswered.keys().isdisjoint(answered):
             return ()
-        request.missing -= answered
+        for partition in answered:
+            request.unanswered.pop(partition, None)
         passed = Send(request.verified.address, message)
-        return (passed,) if request.missing else (passed, *self._complete_answer(request))
+        return (passed,) if request.unanswered else (passed, *self._complete_answer(request))
 
     def _complete_answer(self, request: _OpenRequest) -> Sequence[Effect]:
         """Close a request all of whose parts were sent, and report this to the client."""
@@ -451,10 +533,6 @@ class Gateway:
             id=request.ask.id, table=request.table, claims=verified.claims, places=request.places
         )
         return (Send(verified.address, complete),)
-
-    def _processor_of(self, table: Table | None, partition: int) -> str:
-        """Return the address of the processor of a partition; of an unknown table, the first one."""
-        return self._assignments.processor_of(0 if table is None else table.number, partition)
 
 
 def _build_refused(to: str, ask: Ask, error: MudkitError) -> Send:

@@ -52,7 +52,7 @@ from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.operations import ForgetUser, Ship
 from mudkit.systems.mud.policies.artefact import OWN, Artefact
 from mudkit.systems.mud.policies.learner import Learner
-from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.servers.usage_sample import UsageSample
 from mudkit.systems.receiving import Accepts, record_dropped
@@ -73,14 +73,15 @@ class Learning(NamedTuple):
 class Generator:
     """Machine that learns and ships policies.
 
-    ``servers`` are the notification servers, ``naming`` is the naming machine; ``learning`` None: it does not
-    learn, and takes no reports.
+    ``servers`` are the notification servers, ``naming`` is the naming machine, whose assignments also have
+    the ``processors``; ``learning`` None: it does not learn, and takes no reports.
     """
 
     def __init__(
         self,
         ports: Ports,
         servers: Sequence[str],
+        processors: Sequence[str],
         naming: str,
         gateways: Sequence[str],
         learning: Learning | None,
@@ -101,7 +102,7 @@ class Generator:
         keep_us = 0 if learning is None else round(86_400e6 * learning.usage_days)
         self._sample = UsageSample(self._store, keep_us)
         self._is_timer_set = False
-        self._ranges = Ranges(ports, naming, servers)
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._senders: dict[str, StreamSender[PolicyUpdate]] = {}
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -133,11 +134,8 @@ class Generator:
             case TimerFired(name=name):
                 server = name.removeprefix(AGAIN)
                 sender = self._senders[server]
-                is_silent = sender.age_us(now_us) >= SUSPECT_US
-                return [
-                    *sender.retransmit_overdue(now_us),
-                    *(self._ranges.suspect(server) if is_silent else ()),
-                ]
+                suspected = self._ranges.suspect_if_silent(now_us, server, sender.age_us(now_us))
+                return [*sender.retransmit_overdue(now_us), *suspected]
         return ()
 
     def _receive(

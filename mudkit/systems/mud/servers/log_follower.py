@@ -95,6 +95,14 @@ class LogFollower(HeardLog):
         """Tables that exist at the last entry received, by name."""
         self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
 
+    def accept_log(self, message: Log | TablesState) -> bool:
+        """Follow the lineage of a message; discard the state if the back end has deleted what it lacks."""
+        is_accepted = super().accept_log(message)
+        after_lsn = message.after_lsn if is_accepted and isinstance(message, Log) else UNSET
+        if after_lsn is not UNSET and 0 <= self.lsn < after_lsn:
+            self._discard()
+        return is_accepted
+
     def _discard(self) -> None:
         """Discard the state, with the copy."""
         super()._discard()

@@ -1,4 +1,4 @@
-"""Naming machine: decides which notification server serves each range of netids (Mobius 2, 5).
+"""Naming machine: decides which notification server and processor serves each range (Mobius 2, 4.2, 5).
 
 Its rules. It sends nothing while nobody suspects a server:
 
@@ -6,9 +6,12 @@ Its rules. It sends nothing while nobody suspects a server:
 any message         dropped unless its sender may send it
 Suspect             of a server that has a range: probe it
 Alive               the server answers: it is suspected no more
-TimerFired          probe again, and the others, too, of which one may have to take over. A server that has
-                    not answered until the deadline is replaced: its ranges go to the one with the fewest
-                    of those that have answered. Retransmit what is not acknowledged
+TimerFired          probe again, and the others of its kind, too, which may have to take over. A server that
+                    has not answered until the deadline is replaced: each of its ranges goes to the one with
+                    the fewest of those that have answered, and a partition that was moved to it goes to the
+                    processor of its range. Retransmit what is not acknowledged
+Move                ask a gateway for the number of the table, and probe the processor; refused if both
+                    have not answered in time. Else the processor serves the partition
 a change            stored with a higher epoch, and sent to all servers until they acknowledge it
 AssignmentsRequest  send the assignments
 a higher epoch      the store is older than the servers remember: request their assignments, before anything
@@ -23,11 +26,25 @@ that was replaced has no range when it comes back, until another one is replaced
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import (
+    Call,
+    Complete,
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Send,
+    SetTimer,
+    TimerFired,
+)
 from mudkit.systems.mud.messages.naming import (
+    NAMING_FROM_GATEWAY,
     NAMING_FROM_SERVER,
     Alive,
     Assignments,
@@ -35,9 +52,12 @@ from mudkit.systems.mud.messages.naming import (
     AssignmentsTaken,
     Probe,
     Suspect,
+    TableAnswer,
 )
+from mudkit.systems.mud.operations import Move
+from mudkit.systems.mud.servers.partition_moves import MOVE, PartitionMoves
 from mudkit.systems.mud.servers.ranges import Ranges
-from mudkit.systems.receiving import record_dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 
 PROBE_US: Final = 10_000_000
 """A suspected server that has not answered for this time is replaced."""
@@ -47,15 +67,30 @@ _AGAIN_US: Final = 1_000_000
 _TELL: Final = "tell"
 _TELL_US: Final = 1_000_000
 _MAX_TELL_US: Final = 20 * 60 * 1_000_000
+_FromServer: TypeAlias = Accepts[Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments]
+_FromGateway: TypeAlias = Accepts[Suspect | AssignmentsTaken | AssignmentsRequest | Assignments | TableAnswer]
+_Message: TypeAlias = Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments | TableAnswer
 
 
 class Naming:
     """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments."""
 
-    def __init__(self, ports: Ports, servers: Sequence[str], others: Sequence[str]) -> None:
-        self._servers = servers
-        self._followers = [*servers, *others]
-        self.ranges = Ranges(ports, ports.address, servers)
+    def __init__(
+        self,
+        ports: Ports,
+        servers: Sequence[str],
+        processors: Sequence[str],
+        gateways: Sequence[str],
+        others: Sequence[str],
+    ) -> None:
+        self._kinds = [servers, processors]
+        self._followers = [*servers, *processors, *gateways, *others]
+        self._accepts: dict[str, _FromServer | _FromGateway] = {
+            **dict.fromkeys(self._followers, NAMING_FROM_SERVER),
+            **dict.fromkeys(gateways, NAMING_FROM_GATEWAY),
+        }
+        self._moves = PartitionMoves(gateways)
+        self.ranges = Ranges(ports, ports.address, servers, processors)
         self._in_flight: RetransmitTimer[str] = RetransmitTimer(_TELL, _TELL_US, _MAX_TELL_US, 0)
         """Servers that have not acknowledged the assignments."""
         self._suspected: dict[str, int] = {}
@@ -69,17 +104,22 @@ class Naming:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source):
-                message = NAMING_FROM_SERVER.decode(event.message) if source in self._followers else None
+                accepts = self._accepts.get(source)
+                message = None if accepts is None else accepts.decode(event.message)
                 is_usable = not isinstance(message, Assignments) or self.ranges.fits(message)
                 if message is None or not is_usable:
                     return record_dropped(event)
-                return self._receive(now_us, source, message)
+                return [*self._receive(now_us, source, message), *self._carry_out_moves(now_us)]
+            case Call(op_id=op_id, operation=Move() as move):
+                return self._moves.begin(now_us, op_id, move)
             case LinkUp() if self.ranges.epoch:
                 return self._send_to_all(now_us)
             case TimerFired(name=name) if name == _TELL:
                 late = self._in_flight.overdue(now_us)
                 again = [effect for server in late for effect in self._send_to(now_us, server)]
                 return [*again, *self._in_flight.restart(now_us)]
+            case TimerFired(name=name) if name == MOVE:
+                return self._moves.ask_again(now_us)
             case TimerFired(name=name) if name == _PROBE:
                 return self._judge_suspected(now_us)
         return ()
@@ -88,12 +128,14 @@ class Naming:
         self,
         now_us: int,
         source: str,
-        message: Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments,
+        message: _Message,
     ) -> Sequence[Effect]:
         """Handle a message of a server, by its kind."""
         match message:
             case Assignments():
                 return self._follow(now_us, message)
+            case TableAnswer():
+                return self._moves.record_table(message)
             case AssignmentsRequest():
                 return (Send(source, self.ranges.present),)
             case AssignmentsTaken(epoch=epoch):
@@ -105,7 +147,9 @@ class Naming:
         elif message.epoch < self.ranges.epoch:
             effects += self._send_to(now_us, source)
         if isinstance(message, Alive):
-            self._answered[source] = max(message.sent_us, self._answered.get(source, 0))
+            if message.epoch >= self.ranges.epoch:
+                # One that has not heard that it was replaced cannot take over: it has the reads of before.
+                self._answered[source] = max(message.sent_us, self._answered.get(source, 0))
             if source in self._suspected and message.sent_us >= self._suspected[source]:
                 del self._suspected[source]
             return effects
@@ -129,7 +173,9 @@ class Naming:
         if not self._suspected:
             return effects
         since_us = min(self._suspected.values())
-        silent = [server for server in self._servers if self._answered.get(server, -1) < since_us]
+        kinds = [kind for kind in self._kinds if not self._suspected.keys().isdisjoint(kind)]
+        probed = [server for kind in kinds for server in kind]
+        silent = [server for server in probed if self._answered.get(server, -1) < since_us]
         return [*effects, *(Send(server, Probe(now_us)) for server in silent), SetTimer(_PROBE, _AGAIN_US)]
 
     def _replace_silent(self, now_us: int) -> Sequence[Effect]:
@@ -137,7 +183,7 @@ class Naming:
 
         It is twice as long if a server has later assignments, which are requested.
         """
-        servers = list(self.ranges.present.servers)
+        present = self.ranges.present
         time_us = PROBE_US if self._ahead is None else 2 * PROBE_US
         for server, since_us in list(self._suspected.items()):
             if now_us - since_us < time_us:
@@ -145,16 +191,29 @@ class Naming:
             del self._suspected[server]
             live = [
                 other
-                for other in self._servers
+                for kind in self._kinds
+                for other in kind
+                if server in kind
                 if other not in self._suspected and self._answered.get(other, -1) >= since_us
             ]
-            for range_, owner in enumerate(servers):
-                if owner == server and live:
-                    servers[range_] = min(live, key=servers.count)
-        if servers == self.ranges.present.servers:
+            present = _replace_server(present, server, live) if live else present
+        if present == self.ranges.present:
             return ()
         # A restored store has an old epoch.
-        return self._follow(now_us, Assignments(max(self.ranges.epoch + 1, now_us), servers))
+        return self._follow(now_us, replace(present, epoch=max(self.ranges.epoch + 1, now_us)))
+
+    def _carry_out_moves(self, now_us: int) -> Sequence[Effect]:
+        """Assign the partitions of moves that have all they need, unless a server has later assignments."""
+        effects: list[Effect] = []
+        for op_id, opened in self._moves.take_ready(self._answered) if self._ahead is None else ():
+            assert opened.number is not None
+            move, present = opened.move, self.ranges.present
+            moved = self.ranges.list_moved(opened.number, move.partition, move.processor)
+            if moved != present.moved:
+                changed = replace(present, epoch=max(self.ranges.epoch + 1, now_us), moved=moved)
+                effects += self._follow(now_us, changed)
+            effects.append(Complete(op_id))
+        return effects
 
     def _follow(self, now_us: int, assignments: Assignments) -> Sequence[Effect]:
         """Store assignments of a higher epoch, and send them to all servers."""
@@ -170,3 +229,14 @@ class Naming:
     def _send_to(self, now_us: int, server: str) -> Sequence[Effect]:
         """Send the assignments to a server, until it acknowledges them."""
         return Send(server, self.ranges.present), *self._in_flight.start(now_us, server)
+
+
+def _replace_server(assignments: Assignments, server: str, live: Sequence[str]) -> Assignments:
+    """Return assignments without a server: ``live`` ones of its kind have its ranges."""
+    ranges = {"servers": list(assignments.servers), "processors": list(assignments.processors)}
+    for owners in ranges.values():
+        for index, owner in enumerate(owners):
+            if owner == server:
+                owners[index] = min(live, key=owners.count)
+    moved = [one for one in assignments.moved if one[2] != server]
+    return Assignments(assignments.epoch, moved=moved, **ranges)

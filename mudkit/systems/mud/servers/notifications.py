@@ -14,10 +14,10 @@ Hello         redirect, if another server is responsible, and report that one if
               there, and it is asked whether it is there
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
-StreamItem    of a processor: into the queue of the device's session; of a device of another server: not
-              acknowledged, and answered with the assignments; a policy of the generator: kept in
-              memory, and to every device whose app follows such policies, or to those that it is for;
-              one for all devices replaces all earlier ones
+StreamItem    of a processor: into the queue of the device's session; of a device of another server, or of a
+              processor that was replaced: not acknowledged, and answered with the assignments; a policy
+              of the generator: kept in memory, and to every device whose app follows such policies, or
+              to those that it is for; one for all devices replaces all earlier ones
 StreamAck     remove from the queue
 SendFailed    the device is not reached until its next hello
 TimerFired    retransmit overdue items; give up devices without heartbeats; after a start, ask the
@@ -27,7 +27,8 @@ Whereabouts   of a processor: ask a device that is missing in an old store, or n
 Occupied      of another server: a device there has this address, as above (see
               :mod:`~mudkit.systems.mud.servers.addresses`)
 Assignments   of ranges to servers (see :mod:`~mudkit.systems.mud.servers.ranges`): forget the devices of
-              ranges that this one has no more, and redirect those with a session
+              ranges that this one has no more, and redirect those with a session. Of which a processor has no
+              range any more: report the end of its generation to all devices
 Probe         of the naming machine: answered
 ============  ========================================================================================
 
@@ -40,7 +41,7 @@ acknowledge: over a slow link its registrations are in front, and a new session 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -63,7 +64,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.messages.naming import (
-    NOTIFICATION_SERVER_FROM_NAMING,
+    REPLACEABLE_FROM_NAMING,
     Assignments,
     AssignmentsRequest,
     Probe,
@@ -185,7 +186,7 @@ class NotificationServer:
         self._store, self._entropy = ports.store, ports.entropy
         self._authority = authority
         self._me, self._naming = servers[number], naming
-        self._ranges = Ranges(ports, naming, servers)
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._generator, self._cloud = generator, {generator, *processors}
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._generation = 0
@@ -265,7 +266,9 @@ class NotificationServer:
                     return self._resend_moves(now_us)
                 if name == OCCUPIED:
                     silent = self._addresses.silent_servers(now_us)
-                    suspected = [effect for server in silent for effect in self._ranges.suspect(server)]
+                    suspected = [
+                        effect for server in silent for effect in self._ranges.suspect(now_us, server)
+                    ]
                     return [*self._addresses.announce_overdue(now_us), *suspected]
                 return self._give_up_silent(now_us) if name == _SWEEP else self._retransmit(now_us, name)
         return ()
@@ -290,7 +293,7 @@ class NotificationServer:
 
     def _receive_from_naming(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of the naming machine; None: it is to be dropped."""
-        match NOTIFICATION_SERVER_FROM_NAMING.decode(event.message):
+        match REPLACEABLE_FROM_NAMING.decode(event.message):
             case Assignments() as assignments if self._ranges.fits(assignments):
                 return self._receive_assignments(now_us, event.source, assignments)
             case (Probe() | AssignmentsRequest()) as question:
@@ -299,7 +302,8 @@ class NotificationServer:
 
     def _receive_assignments(self, now_us: int, source: str, assignments: Assignments) -> Sequence[Effect]:
         """Follow assignments of a higher epoch; answer others."""
-        effects = self._follow_assignments(now_us) if self._ranges.take(assignments) else ()
+        former = self._ranges.serving_processors
+        effects = self._follow_assignments(now_us, former) if self._ranges.take(assignments) else ()
         return [*effects, *self._ranges.answer(source, assignments)]
 
     def _receive_from_another(self, now_us: int, event: Received) -> Sequence[Effect] | None:
@@ -365,12 +369,13 @@ class NotificationServer:
         return Send(processor, DeviceMoved(sender.name, session.endpoint, sender.receiver_address))
 
     def _resend_moves(self, now_us: int) -> Sequence[Effect]:
-        """Send new addresses again to processors that have not acknowledged them."""
+        """Send new addresses again to processors that have not acknowledged them, and report these."""
         effects: list[Effect] = []
         for key in self._moved.overdue(now_us):
             processor, name = key
             if name in self._sessions:
                 effects.append(self._build_moved(self._sessions[name], processor))
+                effects += self._ranges.suspect(now_us, processor)
             else:
                 effects += self._moved.settle(now_us, key)
         return [*effects, *self._moved.restart(now_us)]
@@ -396,7 +401,7 @@ class NotificationServer:
         server = self._ranges.server_of(netid)
         if server != self._me:
             is_silent = hello.unanswered is not UNSET and server in hello.unanswered
-            suspected = self._ranges.suspect(server) if is_silent else ()
+            suspected = self._ranges.suspect(now_us, server) if is_silent else ()
             return [Send(source, self._build_redirect(server)), *suspected]
         peer = self._peer_of(netid)
         owner = self._sessions.get(self._session_of.get(netid, ""))
@@ -541,6 +546,11 @@ class NotificationServer:
     ) -> Sequence[Effect]:
         """Process an item of a processor's or the generator's stream, in order and once; acknowledge it."""
         body = item.body
+        known: Sequence[Effect] = ()
+        if source != self._generator and not self._ranges.is_serving(source):
+            known = (Send(source, self._ranges.present),)  # it was replaced
+            if not isinstance(body, NewGeneration):
+                return known
         if isinstance(body, Tell | Whereabouts) and not self._is_responsible(netid_of(body.endpoint)):
             return (Send(source, self._ranges.present),)  # it is sent again, to the responsible server
         number = int(item.stream.rpartition(" ")[2])
@@ -553,7 +563,7 @@ class NotificationServer:
         effects: list[Effect] = []
         for taken in incoming.take(item):
             effects += self._receive_body(now_us, source, taken)
-        return [*effects, Send(source, incoming.build_ack(item.stream))]
+        return [*effects, *known, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle a notification of a processor, or a policy: pass it on to the devices that it is for."""
@@ -642,10 +652,11 @@ class NotificationServer:
         """Return the other servers that have ranges."""
         return [server for server in self._ranges.serving if server != self._me]
 
-    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
+    def _follow_assignments(self, now_us: int, former: Collection[str]) -> Sequence[Effect]:
         """Forget the devices of ranges that this server has no more; redirect those with a session.
 
         Processors hear of it from the naming machine. They report the devices to the responsible servers.
+        The other devices get the end of the generations of ``former`` processors that have no range any more.
         """
         effects = [*self._addresses.replace_others(now_us, self._serving_others())]
         for session in list(self._sessions.values()):
@@ -657,10 +668,22 @@ class NotificationServer:
             del self._unheard[netid]
             effects += self._hello_requests.settle(now_us, netid)
             self._forget_apps(netid)
+        for processor in [one for one in former if not self._ranges.is_serving(one)]:
+            effects += self._end_generation(now_us, processor)
         if not self._ranges.is_serving(self._me):  # what is early may be of devices that it has no more
             self._incoming = {
                 source: stream for source, stream in self._incoming.items() if source == self._generator
             }
+        return effects
+
+    def _end_generation(self, now_us: int, processor: str) -> Sequence[Effect]:
+        """Report to all devices that a processor was replaced: they register anew what it has served."""
+        effects: list[Effect] = []
+        for session in list(self._sessions.values()):  # one may be given up
+            session.processors.discard(processor)
+            effects += self._moved.settle(now_us, (processor, session.sender.name))
+            ended = NewGeneration(processor, self._ranges.epoch)
+            effects += self._send_or_give_up(now_us, session, ended)
         return effects
 
     def _give_up_session(self, name: str | None) -> Sequence[Effect]:

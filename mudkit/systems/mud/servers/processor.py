@@ -11,18 +11,22 @@ Log                match each changed row with the continuous reads; send a chan
                    reaches, and to those that it no longer reaches, over the notification server; end a
                    read whose predicate fails on it, with the reason. The rows of a batch are matched
                    when all are applied, and a read is sent their changes in one message
+continuous reads   of a partition that it does not serve: answered to the gateway with the assignments
 RegisterRequest    at one position of the log: existing records, as far as requested, then all changes; not
                    registered, if digests of delivered records are not known. A read of aggregates is sent
                    their state, now and whenever a change of its records changes it
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
-PartitionsMoved    end its part of the reads of partitions that it has lost, and tell their clients
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
 DeviceMoved        store the address of a session's device, which a restored notification server may lack
 Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the notification server of a read is
                    another one now: end the read, and send that one the address of the device, which
-                   registers it again from its position. Report a server that acknowledges nothing
+                   registers it again from its position. Report a server that acknowledges nothing.
+                   Of which a partition of a read is another processor's now: end its part of the read,
+                   and tell the client. Of which it has no range at all, so that it was taken for dead,
+                   or has one again: begin another generation, without reads
+Probe              of the naming machine: answered
 =================  ===================================================================================
 
 A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
@@ -43,7 +47,12 @@ from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
-from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
+from mudkit.systems.mud.messages.naming import (
+    REPLACEABLE_FROM_NAMING,
+    Assignments,
+    AssignmentsRequest,
+    Probe,
+)
 from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
@@ -77,7 +86,6 @@ from mudkit.systems.mud.messages.servers import (
     CollectEntry,
     DropEntry,
     Log,
-    PartitionsMoved,
     ReadOrWrite,
     Route,
     Routed,
@@ -88,7 +96,7 @@ from mudkit.systems.mud.messages.servers import (
 from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
-from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
+from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
     EVERYTHING,
@@ -128,21 +136,21 @@ class Processor:
         naming: str,
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState | PartitionsMoved]
-            | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
+            str, Accepts[Log | TablesState]
+            | Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
-            | Accepts[Assignments | AssignmentsRequest],
+            | Accepts[Assignments | AssignmentsRequest | Probe],
         ] = {
             back_end: PROCESSOR_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
-            naming: SERVER_FROM_NAMING,
+            naming: REPLACEABLE_FROM_NAMING,
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
-        self._assignments = PartitionAssignments(processors)
+        self._ranges = Ranges(ports, naming, servers, processors)
         self._back_end, self._replicas = back_end, replicas
-        self._streams = DeviceStreams(ports, naming, servers)
+        self._streams = DeviceStreams(ports, self._ranges, servers)
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
@@ -185,29 +193,25 @@ class Processor:
         event: Received,
         message: Log
         | TablesState
-        | PartitionsMoved
         | Routed[ReadOrWrite | ContinuousReadRequest]
         | SessionGone
         | DeviceMoved
         | StreamAck
         | Assignments
-        | AssignmentsRequest,
+        | AssignmentsRequest
+        | Probe,
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
-            case Assignments() if not self._streams.ranges.fits(message):
+            case Assignments() if not self._ranges.fits(message):
                 return None
-            case Assignments() if self._streams.ranges.take(message):
-                return [
-                    *self._follow_assignments(now_us),
-                    *self._streams.ranges.answer(event.source, message),
-                ]
-            case Assignments() | AssignmentsRequest():
-                return self._streams.ranges.answer(event.source, message)
+            case Assignments() | AssignmentsRequest() | Probe():
+                was_serving, followed = self._ranges.is_serving(self._me), list[Effect]()
+                if isinstance(message, Assignments) and self._ranges.take(message):
+                    followed = [*self._follow_assignments(now_us, was_serving=was_serving)]
+                return [*followed, *self._ranges.answer(event.source, message)]
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
-            case PartitionsMoved():
-                return self._use_assignments(now_us, message)
             case Routed():
                 return self._receive_request(now_us, message, message.what)
             case StreamAck():
@@ -238,7 +242,14 @@ class Processor:
         routed: Routed[Request],
         what: ReadOrWrite | ContinuousReadRequest,
     ) -> Sequence[Effect]:
-        """Pass a read or write on; handle a request about a continuous read."""
+        """Pass a read or write on; handle a request about a continuous read of partitions that it serves.
+
+        Reads and writes that another one should have got are passed on all the same.
+        """
+        route = routed.route
+        is_misrouted = not self._ranges.serves(self._me, route.table, route.partitions)
+        if is_misrouted and isinstance(what, ContinuousReadRequest):
+            return (Send(route.reply, self._ranges.present),)
         match what:
             case ReadRequest():
                 self._record_read(now_us, routed.route, what)
@@ -279,13 +290,21 @@ class Processor:
         self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
         self._read_rates = ReadRates(now_us)
-        # A restored store has an old generation.
-        self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
+        # A restored store has an old generation. Devices may know that the ones up to the epoch have ended.
+        self._generation = max((self._store.get("life", int) or 0) + 1, now_us, self._ranges.epoch + 1)
         self._store.put("life", self._generation)
         return self._streams.begin(now_us, self._generation)
 
-    def _follow_assignments(self, now_us: int) -> Sequence[Effect]:
-        """End the reads of sessions with replaced servers, and report their devices to the new ones."""
+    def _follow_assignments(self, now_us: int, *, was_serving: bool) -> Sequence[Effect]:
+        """End the reads that are not to be served here any more.
+
+        The devices of sessions with replaced servers are reported to the new ones. The clients of reads of
+        partitions that another processor serves now register them anew; that one has none of them before.
+        If this processor was replaced, the notification servers report it to all devices.
+        """
+        is_replaced_or_back = self._ranges.is_serving(self._me) is not was_serving
+        if is_replaced_or_back and self._generation <= self._ranges.epoch:
+            return self._begin_generation(now_us)
         unacknowledged, effects = self._streams.follow_assignments(now_us)
         reports = {report.endpoint: report for report in unacknowledged}
         for read_key, read in list(self._reads.items()):
@@ -293,6 +312,9 @@ class Processor:
             if self._streams.is_of_another_server(endpoint, read.session):
                 is_proven = read.claims is not None or (endpoint in reports and reports[endpoint].is_proven)
                 reports[endpoint] = Whereabouts(endpoint, read.address, is_proven)
+                self._end_read(read_key)
+            elif not self._ranges.serves(self._me, read.table.number, read.partitions):
+                effects = [*effects, *self._send_tell(now_us, read_key, has_moved=True)]
                 self._end_read(read_key)
         reported = [effect for report in reports.values() for effect in self._streams.send(now_us, report)]
         return [*effects, *reported]
@@ -373,7 +395,7 @@ class Processor:
         """
         table, lsn = self._log.copy.tables[entries[0].name], entries[-1].lsn
         partition = table.partition_of(entries[0].row.key)
-        if self._assignments.processor_of(table.number, partition) != self._me:
+        if self._ranges.processor_of(table.number, partition) != self._me:
             return ()
         matching = self._matching.get(table.number)
         changes: dict[ReadKey, list[Row | LeftRead]] = {}
@@ -629,19 +651,6 @@ class Processor:
 
     # -- continuous reads
 
-    def _use_assignments(self, now_us: int, assigned: PartitionsMoved) -> Sequence[Effect]:
-        """End its part of the continuous reads that have a partition which another processor serves now.
-
-        Their clients register them anew. The other one has none of them before that.
-        """
-        effects: list[Effect] = []
-        if self._assignments.accept(assigned):
-            for read_key, read in list(self._reads.items()):
-                if not self._assignments.serves(self._me, read.table.number, read.partitions):
-                    effects += self._send_tell(now_us, read_key, has_moved=True)
-                    self._end_read(read_key)
-        return effects
-
     def _register_read(
         self, now_us: int, routed: Routed[Request], registration: RegisterRequest
     ) -> Sequence[Effect]:
@@ -651,7 +660,6 @@ class Processor:
         if (
             self._log.lsn < routed.route.min_lsn
             or self._is_behind(routed.route, positions)
-            or not self._assignments.serves(self._me, routed.route.table, routed.route.partitions)
             or read_key in self._ended
         ):
             return ()  # not yet, or no longer: a client without an answer repeats it
@@ -661,7 +669,11 @@ class Processor:
             table = self._check_table(now_us, routed, registration)
             known = self._reads.get(read_key)
             effects: list[Effect] = []
-            if known is None or known.request < registration.request:
+            is_known = known is not None and (
+                known.request > registration.request
+                or (known.request == registration.request and known.partitions >= {*routed.route.partitions})
+            )
+            if not is_known:  # also one for more partitions, which this processor serves since
                 sent: set[str] = set() if known is None else known.sent_keys()
                 recalled, unknown = recall_delivered(
                     self._log.copy, positions, table, routed, registration, sent
@@ -703,7 +715,7 @@ class Processor:
         verified = routed.verified
         report = Whereabouts(verified.endpoint, verified.address, verified.claims is not None)
         return [
-            Send(server_of_session(session), self._streams.ranges.present),
+            Send(server_of_session(session), self._ranges.present),
             *self._streams.send(now_us, report),
         ]
 

@@ -24,7 +24,7 @@ from mudkit.systems.mud.messages.parts import (
     decode_error,
     encode_error,
     netid_of,
-    processor_index,
+    partition_range_index,
     range_index,
 )
 
@@ -72,15 +72,15 @@ NETIDS = [f"phone-{number}" for number in range(2000)]
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1000), st.integers(1, 50))
 def test_partition_maps_to_an_existing_processor(table, partition, processors):
-    assert processor_index(table, partition, processors) in range(processors)
+    assert partition_range_index(table, partition, processors) in range(processors)
 
 
 def test_the_partitions_of_a_table_are_spread_over_all_processors():
-    assert sorted(processor_index(7, partition, 5) for partition in range(5)) == [0, 1, 2, 3, 4]
+    assert sorted(partition_range_index(7, partition, 5) for partition in range(5)) == [0, 1, 2, 3, 4]
 
 
 def test_tables_of_one_partition_are_spread_over_all_processors():
-    assert {processor_index(table, 0, 3) for table in range(3)} == {0, 1, 2}
+    assert {partition_range_index(table, 0, 3) for table in range(3)} == {0, 1, 2}
 
 
 @given(st.text(max_size=20), st.integers(1, 1000))

@@ -217,12 +217,12 @@ def test_naming_machine_that_restarts_repeats_its_last_change():
     town.kill(1)
     town.write(60)
     machine = town.lab.world.at_address[processor].machine
-    assert (machine._streams.ranges.epoch, town.naming.ranges.epoch > 0) == (0, True)
+    assert (machine._ranges.epoch, town.naming.ranges.epoch > 0) == (0, True)
     town.lab.faults.messages()
     town.lab.faults.kill("mud-names")
     town.lab.faults.restart("mud-names")
     town.lab.run(seconds=1)
-    assert machine._streams.ranges.present == town.naming.ranges.present
+    assert machine._ranges.present == town.naming.ranges.present
     town.lab.run(minutes=2)
     town.assert_all_heard()
 

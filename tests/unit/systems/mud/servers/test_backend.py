@@ -24,7 +24,15 @@ def master(store):
 
 
 def create_back_end(store):
-    return BackEnd(ports(store=store), ["gateway"], ["processor"], ["replica"], keep_deleted_us=KEEP_US)
+    return BackEnd(
+        ports(store=store),
+        ["gateway"],
+        ["processor"],
+        ["replica"],
+        ["server"],
+        "naming",
+        keep_deleted_us=KEEP_US,
+    )
 
 
 KEEP_US = 70_000_000
@@ -559,7 +567,15 @@ GATEWAYS = ["gateway", "other"]
 @pytest.fixture
 def followed(store):
     """Return a back end with two gateways that have its tables: none yet."""
-    master = BackEnd(ports(store=store), GATEWAYS, ["processor"], ["replica"], keep_deleted_us=KEEP_US)
+    master = BackEnd(
+        ports(store=store),
+        GATEWAYS,
+        ["processor"],
+        ["replica"],
+        ["server"],
+        "naming",
+        keep_deleted_us=KEEP_US,
+    )
     for gateway in GATEWAYS:
         ((to, state),) = handle_event(master, "follow", gateway, turn="now")
         assert (to, state["tables"], state["rows"]) == (gateway, [], [])

@@ -6,7 +6,7 @@ import pytest
 from mud_machines import build_request as build_ask
 from mud_machines import handle_event, is_dropped, op_of, ports, sent
 
-from mudkit.events import LinkUp, Received, SetTimer, TimerFired
+from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.mud.messages.requests import RequestRefused
@@ -30,7 +30,7 @@ def authority():
 @pytest.fixture
 def started(authority):
     """Return a gateway that has no tables yet."""
-    return Gateway(ports("me"), authority, "master", ["p0", "p1"], ["r"], "policies")
+    return Gateway(ports("me"), authority, "master", ["p0", "p1"], ["r"], ["server"], "naming", "policies")
 
 
 @pytest.fixture
@@ -388,19 +388,77 @@ def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     assert {message["verified"]["claims"] for _, message in routed} == {None}
 
 
-def test_requests_go_to_the_processor_that_a_partition_has_moved_to(machine, token):
-    def list_partitions(identity, **what):
-        return {to: message["route"]["partitions"] for to, message in ask(machine, token, identity, **what)}
+def assign(machine, epoch, *moved, source="naming", processors=("p0", "p1")):
+    """Send a gateway assignments, also of partitions that have moved; return what it sends."""
+    return handle_event(
+        machine, "assignments", source, epoch=epoch, servers=["server"], processors=[*processors] * 12,
+        moved=[list(one) for one in moved],
+    )  # fmt: skip
 
+
+def list_partitions(messages):
+    """Return the partitions that each processor is asked for."""
+    return {to: message["route"]["partitions"] for to, message in messages if message["kind"] == "routed"}
+
+
+def test_requests_go_to_the_processor_that_a_partition_has_moved_to(machine, token):
     change_tables(machine, {**TABLE, "split": ["g", "p"]})
-    assert handle_event(machine, "partitions moved", "master", epoch=2, moved=[[3, "0", "p0"]]) == []
-    assert list_partitions("1", op="register") == {"p0": [0, 1], "p1": [2]}
-    assert list_partitions("2", op="write", key="a") == {"p0": []}
-    assert handle_event(machine, "partitions moved", "master", epoch=1, moved=[]) == []  # a late copy
-    assert list_partitions("3", op="register") == {"p0": [0, 1], "p1": [2]}
-    assert is_dropped(machine, "partitions moved", "p0", epoch=3, moved=[])
-    assert handle_event(machine, "partitions moved", "master", epoch=3, moved=[]) == []
-    assert list_partitions("4", op="register") == {"p1": [0, 2], "p0": [1]}
+    assert assign(machine, 2, (3, "0", "p0")) == [("naming", {"kind": "assigned", "epoch": 2})]
+    assert list_partitions(ask(machine, token, "1", op="register")) == {"p0": [0, 1], "p1": [2]}
+    assert list_partitions(ask(machine, token, "2", op="write", key="a")) == {"p0": []}
+    ((_, late),) = assign(machine, 1)
+    assert (late["epoch"], late["moved"]) == (2, [[3, "0", "p0"]])
+    assert list_partitions(ask(machine, token, "3", op="register")) == {"p0": [0, 1], "p1": [2]}
+    for odd in ({"source": "master"}, {"moved": [[3, "0", "nobody"]]}, {"processors": ["p0"]}):
+        message = {
+            "servers": ["server"],
+            "processors": ["p0", "p1"] * 12,
+            "moved": [],
+            "source": "naming",
+        } | odd
+        assert is_dropped(machine, "assignments", epoch=3, **message)
+    assign(machine, 3)
+    assert list_partitions(ask(machine, token, "4", op="register")) == {"p1": [0, 2], "p0": [1]}
+
+
+@pytest.mark.parametrize("op", ["read", "write", "register", "update_data", "unregister"])
+def test_open_requests_go_to_the_processor_that_serves_the_partition_now(machine, token, op):
+    change_tables(machine, {**TABLE, "split": ["g"]})
+    routed = list_partitions(ask(machine, token, op=op))
+    assert routed == ({"p1": []} if op == "write" else {"p1": [0], "p0": [1]})
+    if op != "write":
+        answer = {"read": ("part", {"partition": 1}), "write": None}.get(op, ("registered", {"of": "1"}))
+        handle_event(machine, answer[0], "r" if op == "read" else "p0", id="jane/news 1", **answer[1])
+    moved = assign(machine, 1, processors=("p0", "p0"))
+    # A processor registers all that it has of a continuous read together.
+    assert list_partitions(moved) == {"p0": {"write": [], "read": [0]}.get(op, [0, 1])}
+    assert [message["what"]["op"] for _, message in moved if message["kind"] == "routed"] == [op]
+    assert list_partitions(assign(machine, 2, processors=("p0", "p0"))) == {}
+
+
+def test_processor_that_knows_less_gets_the_assignments_and_the_registration_again(machine, token):
+    assign(machine, 2, processors=("p1", "p0"))
+    routed = list_partitions(ask(machine, token, op="register"))
+    answered = assign(machine, 1, source="p0")
+    assert answered[0][1]["kind"] == "assignments"
+    assert list_partitions(answered) == {"p0": routed["p0"]}
+    assert list_partitions(assign(machine, 2, source="p0", processors=("p1", "p0"))) == {}
+
+
+def list_suspected(messages):
+    return [(to, message["address"]) for to, message in messages if message["kind"] == "suspect"]
+
+
+def test_processor_that_does_not_answer_a_request_that_comes_again_is_reported(machine, token):
+    for at_us, expected in ((0, []), (9_000_000, []), (10_000_000, ["p1", "p0"]), (10_500_000, [])):
+        confirm(machine, at_us)
+        messages = ask(machine, token, op="register", now_us=at_us)
+        assert list_suspected(messages) == [("naming", processor) for processor in expected]
+
+
+def test_processor_that_is_not_there_is_reported_at_once(machine):
+    for to, expected in (("p1", [("naming", "p1")]), ("r", []), ("jane/mud", [])):
+        assert list_suspected(sent(machine.handle(0, SendFailed(to, None)))) == expected
 
 
 OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}
@@ -481,3 +539,15 @@ def test_token_of_another_app_is_refused(machine, authority, op):
     ((_, refused),) = ask(machine, token=token, op=op)
     assert (refused["kind"], refused["error"]["kind"]) == ("refused", "AccessDenied")
     assert refused["error"]["summary"] == "The token is of another app."
+
+
+def test_gateway_answers_what_it_knows_of_a_table_when_its_tables_are_confirmed(started):
+    question = {"name": "t", "sent_us": 3}
+    handle_event(started, "table?", "naming", **question)
+    send_tables(started, TABLE)
+    assert [to for to, _ in handle_event(started, "table?", "naming", **question)] == ["master"]
+    answer_question(started)
+    ((to, answer),) = handle_event(started, "table?", "naming", **question)
+    assert (to, answer) == ("naming", {"kind": "table", **question, "number": 3, "partitions": 2})
+    ((_, answer),) = handle_event(started, "table?", "naming", name="u", sent_us=4)
+    assert answer["error"]["summary"] == "There is no such table."

@@ -11,6 +11,11 @@ from mudkit.systems.mud.servers.naming import PROBE_US, Naming
 from mudkit.systems.mud.servers.ranges import Ranges
 
 SERVERS = ["n1", "n2", "n3"]
+PROCESSORS = ["q1", "q2", "q3"]
+IN_TURNS = PROCESSORS * 12
+"""Processors of the ranges of partitions, as installed."""
+FOLLOWERS = [*SERVERS, *PROCESSORS, "g", "p"]
+REST = {"processors": IN_TURNS, "moved": []}
 SECOND_US = 1_000_000
 
 
@@ -19,7 +24,7 @@ class Harness:
 
     def __init__(self, store_ports=None, servers=SERVERS):
         self.ports = store_ports or ports("names")
-        self.machine = Naming(self.ports, servers, ["p"])
+        self.machine = Naming(self.ports, servers, PROCESSORS, ["g"], ["p"])
         self.now_us = 0
 
     def take(self, kind, source, **fields):
@@ -64,7 +69,7 @@ def test_server_that_answers_keeps_its_range(harness):
     harness.suspect("n2")
     harness.take("alive", "n2", sent_us=0, epoch=0)
     assert harness.judge("n1", "n3") == []
-    assert harness.present == Assignments(0, SERVERS)
+    assert harness.present == Assignments(0, SERVERS, IN_TURNS)
 
 
 def test_late_copy_of_an_answer_is_no_sign_of_life(harness):
@@ -80,9 +85,9 @@ def test_ranges_go_to_the_server_with_the_fewest_and_all_are_told(harness):
     messages = harness.judge("n2", "n3")
     epoch = harness.present.epoch
     assert (epoch, harness.present.servers) == (PROBE_US, ["n2", "n2", "n3"])
-    expected = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"]}
-    assert messages == [(to, expected) for to in [*SERVERS, "p"]]
-    for source in ("n2", "n3", "p"):
+    expected = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"], **REST}
+    assert messages == [(to, expected) for to in FOLLOWERS]
+    for source in ("n2", "n3", *PROCESSORS, "g", "p"):
         harness.take("assigned", source, epoch=epoch)
     again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
     assert again == [("n1", expected)]
@@ -123,7 +128,7 @@ def test_change_is_stored_and_told_again_after_a_restart(harness):
     again = Harness(harness.ports)
     messages = sent(again.machine.handle(harness.now_us, LinkUp("names", "server")))
     assert [(to, message["epoch"]) for to, message in messages] == [
-        (to, harness.present.epoch) for to in [*SERVERS, "p"]
+        (to, harness.present.epoch) for to in FOLLOWERS
     ]
 
 
@@ -132,9 +137,9 @@ def test_naming_machine_asks_for_later_assignments_before_it_changes_anything(ha
     assert harness.judge("n1", "n3", epoch=7) == [("n3", {"kind": "assignments?"})]
     assert harness.present.epoch == 0
     later = ["n1", "n3", "n3"]
-    expected = harness.take("assignments", "n3", epoch=7, servers=later)
-    assert [to for to, _ in expected] == [*SERVERS, "p"]
-    assert harness.present == Assignments(7, later)
+    expected = harness.take("assignments", "n3", epoch=7, servers=later, **REST)
+    assert [to for to, _ in expected] == FOLLOWERS
+    assert harness.present == Assignments(7, later, IN_TURNS)
 
 
 def test_later_assignments_of_a_server_that_is_dead_too_are_not_waited_for(harness):
@@ -147,8 +152,8 @@ def test_later_assignments_of_a_server_that_is_dead_too_are_not_waited_for(harne
 
 
 def test_sender_that_knows_less_is_told(harness):
-    harness.take("assignments", "n3", epoch=7, servers=["n1", "n3", "n3"])
-    expected = {"kind": "assignments", "epoch": 7, "servers": ["n1", "n3", "n3"]}
+    harness.take("assignments", "n3", epoch=7, servers=["n1", "n3", "n3"], **REST)
+    expected = {"kind": "assignments", "epoch": 7, "servers": ["n1", "n3", "n3"], **REST}
     assert harness.suspect("n2", epoch=0) == [("p", expected)]  # it has no range
     assert harness.take("assignments?", "n1") == [("n1", expected)]
 
@@ -176,30 +181,82 @@ def test_unknown_server_is_not_probed(harness):
 
 def test_copy_of_the_assignments_is_durable_and_takes_only_a_higher_epoch():
     store_ports = ports("p")
-    ranges = Ranges(store_ports, "names", SERVERS)
-    assert ranges.present == Assignments(0, SERVERS)
-    changed = Assignments(5, ["n1", "n3", "n3"])
+    ranges = Ranges(store_ports, "names", SERVERS, PROCESSORS)
+    assert ranges.present == Assignments(0, SERVERS, IN_TURNS)
+    changed = Assignments(5, ["n1", "n3", "n3"], IN_TURNS)
     assert ranges.take(changed)
-    assert not ranges.take(Assignments(4, SERVERS))
-    assert not ranges.take(Assignments(5, SERVERS))
-    assert Ranges(store_ports, "names", SERVERS).present == changed
+    assert not ranges.take(Assignments(4, SERVERS, IN_TURNS))
+    assert not ranges.take(Assignments(5, SERVERS, IN_TURNS))
+    assert Ranges(store_ports, "names", SERVERS, PROCESSORS).present == changed
     assert ranges.serving == ["n1", "n3"]
 
 
 def test_copy_answers_the_naming_machine_and_corrects_who_knows_less():
-    ranges = Ranges(ports("p"), "names", SERVERS)
-    changed = Assignments(5, ["n1", "n3", "n3"])
+    ranges = Ranges(ports("p"), "names", SERVERS, PROCESSORS)
+    changed = Assignments(5, ["n1", "n3", "n3"], IN_TURNS)
     ranges.take(changed)
     (answer,) = ranges.answer("names", changed)
     assert (answer.to, answer.message) == ("names", AssignmentsTaken(5))
     assert ranges.answer("n3", changed) == ()
-    (correction,) = ranges.answer("n3", Assignments(4, SERVERS))
+    (correction,) = ranges.answer("n3", Assignments(4, SERVERS, IN_TURNS))
     assert (correction.to, correction.message) == ("n3", changed)
 
 
 def test_only_a_server_with_a_range_is_reported_and_only_if_another_could_have_it():
-    ranges = Ranges(ports("p"), "names", SERVERS)
-    ranges.take(Assignments(5, ["n1", "n3", "n3"]))
-    assert [effect.message for effect in ranges.suspect("n1")] == [Suspect("n1", 5)]
-    assert ranges.suspect("n2") == ()
-    assert Ranges(ports("p"), "names", ["n1"]).suspect("n1") == ()
+    ranges = Ranges(ports("p"), "names", SERVERS, PROCESSORS)
+    ranges.take(Assignments(5, ["n1", "n3", "n3"], IN_TURNS))
+    assert [effect.message for effect in ranges.suspect(0, "n1")] == [Suspect("n1", 5)]
+    assert ranges.suspect(0, "n2") == ()
+    assert Ranges(ports("p"), "names", ["n1"], ["q1"]).suspect(0, "n1") == ()
+
+
+# -- processors
+
+
+def test_ranges_of_a_dead_processor_are_shared_by_those_that_answer(harness):
+    assert harness.suspect("q2", "n1") == [("q2", {"kind": "probe", "sent_us": 0})]
+    harness.now_us = SECOND_US
+    probed = sent(harness.machine.handle(SECOND_US, TimerFired("probe")))
+    assert [to for to, _ in probed] == PROCESSORS
+    harness.judge("q1", "q3")
+    present = harness.present
+    assert {name: present.processors.count(name) for name in PROCESSORS} == {"q1": 18, "q2": 0, "q3": 18}
+    assert (present.servers, present.epoch > 0) == (SERVERS, True)
+    kept = [owner for owner, before in zip(present.processors, IN_TURNS, strict=True) if before != "q2"]
+    assert kept == ["q1", "q3"] * 12
+
+
+def test_moved_partitions_of_a_dead_processor_go_to_the_processor_of_their_range(harness):
+    moved = [[7, "0-4", "q2"], [7, "5", "q1"]]
+    harness.take("assignments", "q1", epoch=3, servers=SERVERS, processors=IN_TURNS, moved=moved)
+    assert harness.machine.ranges.processor_of(7, 1) == "q2"
+    harness.suspect("q2", epoch=3)
+    harness.judge("q1", "q3", epoch=3)
+    assert harness.present.moved == [(7, "5", "q1")]
+
+
+def test_processor_takes_over_only_when_it_knows_the_present_assignments(harness):
+    """It may have been replaced before without hearing of it: then it has reads that are nobody's any more."""
+    harness.suspect("q2")
+    harness.judge("q1", "q3")
+    epoch = harness.present.epoch
+    harness.suspect("q1", epoch=epoch)
+    harness.judge("q2", "q3", epoch=0)
+    assert harness.present.epoch == epoch
+    harness.suspect("q1", epoch=epoch)
+    harness.judge("q2", "q3", epoch=epoch)
+    assert set(harness.present.processors) == {"q2", "q3"}
+
+
+def test_store_that_knows_only_ranges_of_netids_has_the_others_as_installed():
+    store_ports = ports("p")
+    store_ports.store.put("assignments", {"kind": "assignments", "epoch": 5, "servers": ["n1", "n3", "n3"]})
+    assert Ranges(store_ports, "names", SERVERS, PROCESSORS).present == Assignments(
+        5, ["n1", "n3", "n3"], IN_TURNS
+    )
+
+
+def test_server_is_reported_at_most_once_a_second():
+    ranges = Ranges(ports("p"), "names", SERVERS, PROCESSORS)
+    assert [len(ranges.suspect(now_us, "q1")) for now_us in (0, SECOND_US - 1, SECOND_US)] == [1, 0, 1]
+    assert len(ranges.suspect(SECOND_US, "q2")) == 1

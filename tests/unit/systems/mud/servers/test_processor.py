@@ -18,7 +18,7 @@ from mudkit.events import LinkUp, Received, Send, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud.messages.parts import Row, processor_index
+from mudkit.systems.mud.messages.parts import Row, partition_range_index
 from mudkit.systems.mud.servers.matching import Matching
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.tables.records import SentPredicate, keys_digest
@@ -141,7 +141,7 @@ def test_read_by_keys_counts_for_its_share_of_a_partition(records, keys, share):
 def test_only_the_processor_of_a_partition_sends_its_changes():
     for number in (0, 1):
         harness = Harness(number=number, processors=2)
-        own = {key: part for part, key in enumerate("ah") if processor_index(1, part, 2) == number}
+        own = {key: part for part, key in enumerate("ah") if partition_range_index(1, part, 2) == number}
         harness.register(partitions=[*own.values()])
         notices = harness.commit("a", 1, {}) + harness.commit("h", 1, {})
         assert [notice[2] for notice in notices] == [*own]
@@ -775,9 +775,13 @@ def test_position_and_digests_suffice_if_nothing_delivered_has_changed():
 
 
 def move(harness, epoch, *moved):
-    """Send a processor the partitions that have moved; return what it sends."""
-    message = {"epoch": epoch, "moved": [list(one) for one in moved]}
-    return handle_event(harness.processor, "partitions moved", "master", **message)
+    """Send a processor the partitions that have moved; return what it sends but the acknowledgement."""
+    *sent, acknowledgement = handle_event(
+        harness.processor, "assignments", "naming", epoch=epoch, servers=["server"],
+        processors=harness.processor._ranges.present.processors, moved=[list(one) for one in moved],
+    )  # fmt: skip
+    assert acknowledgement == ("naming", {"kind": "assigned", "epoch": epoch})
+    return sent
 
 
 def bodies(messages):
@@ -791,14 +795,16 @@ def test_processor_that_loses_a_partition_ends_its_reads_and_tells_their_readers
     ends = bodies(move(harness, 1, (1, "1", "p1")))
     assert [(parse_handle(body), body["moved"]) for body in ends] == [(1, True), (2, True)]
     assert harness.commit("h", 1, {}) == []
-    assert harness.register(1, partitions=[1]) == []  # by a gateway that does not know it yet
+    ((to, answer),) = harness.register(1, partitions=[1])  # by a gateway that does not know it yet
+    assert (to, answer["kind"], answer["epoch"]) == ("gateway", "assignments", 1)
     assert move(harness, 1, (1, "0", "me")) == []  # of an epoch that is known
 
 
 def test_processor_that_gains_a_partition_has_no_reads_of_it_before_they_are_registered():
     harness = Harness(processors=2, number=0)
     harness.register(1, partitions=[1])
-    assert harness.register(2, partitions=[0, 1]) == []
+    ((to, answer),) = harness.register(2, partitions=[0, 1])
+    assert (to, answer["kind"], answer["epoch"]) == ("gateway", "assignments", 0)
     assert move(harness, 1, (1, "0", "me")) == []
     assert harness.commit("a", 1, {}) == []
     assert harness.commit("h", 1, {}) == [(1, "upsert", "h", 1)]
@@ -806,6 +812,18 @@ def test_processor_that_gains_a_partition_has_no_reads_of_it_before_they_are_reg
     assert harness.commit("a", 2, {}) == [(2, "upsert", "a", 2)]
     assert move(harness, 2) != []  # each partition is in its place again
     assert harness.commit("h", 2, {}) == [(1, "upsert", "h", 2)]
+
+
+def test_same_registration_for_more_partitions_is_not_one_that_is_known():
+    """The processor of the others died before it has answered."""
+    harness = Harness(processors=2, number=0)
+    harness.register(1, partitions=[1], request=7)
+    assert acknowledgements(harness.register(1, partitions=[1], request=7))[0]["of"] == "1"
+    move(harness, 1, (1, "0", "me"))
+    effects = harness.register(1, partitions=[0, 1], request=7)
+    assert acknowledgements(effects)[0]["of"] == "0 1"
+    assert bodies(effects)[0]["of"] == acknowledgements(effects)[0]["of"]
+    assert harness.commit("a", 1, {}) == [(1, "upsert", "a", 1)]
 
 
 def test_predicate_that_fails_on_a_record_of_another_partition_does_not_end_a_read(inverse):
@@ -816,10 +834,10 @@ def test_predicate_that_fails_on_a_record_of_another_partition_does_not_end_a_re
     assert harness.commit("h", 1, {"n": 1}) == [(1, "upsert", "h", 1)]
 
 
-def test_partition_of_a_processor_that_does_not_exist_stays_in_its_place():
-    harness = Harness(processors=2, number=0)
-    move(harness, 1, (1, "1", "nobody"))
-    assert list_notices(harness.register(partitions=[1])) == [(1, "synced")]
+def test_assignments_with_a_processor_that_does_not_exist_are_dropped():
+    processor = Harness(processors=2, number=0).processor
+    moved = {"processors": ["me", "p1"] * 12, "moved": [[1, "1", "nobody"]]}
+    assert is_dropped(processor, "assignments", "naming", epoch=1, servers=["server"], **moved)
 
 
 def test_registration_waits_for_what_the_former_processor_has_told_of():

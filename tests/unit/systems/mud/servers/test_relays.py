@@ -100,7 +100,9 @@ def draw_struct(draw: st.DrawFn, kind: type[Any], **fixed: Any) -> Any:
 
 def gateway(tables: Sequence[Table] = (), log_incarnation: str = "") -> Gateway:
     """Return a gateway whose tables are confirmed, in an incarnation of the log."""
-    machine = Gateway(ports("gateway"), AUTHORITY, "master", ["p0", "p1"], ["r"], "policies")
+    machine = Gateway(
+        ports("gateway"), AUTHORITY, "master", ["p0", "p1"], ["r"], ["server"], "naming", "policies"
+    )
     lineage = {log_incarnation: 1} if log_incarnation else UNSET
     machine.handle(0, Received("master", TablesState("", 7, [TABLE, *tables], [], lineage)))
     question, *_ = machine._tables.ask(0)
@@ -265,7 +267,9 @@ def servers() -> dict[str, Any]:
         "gateway": gateway(),
         "processor": processor(),
         "replica": Replica(ports("r"), "master", ["p0"], 0),
-        "back end": BackEnd(ports("master"), ["gateway"], ["p0"], ["r"], keep_deleted_us=1),
+        "back end": BackEnd(
+            ports("master"), ["gateway"], ["p0"], ["r"], ["server"], "naming", keep_deleted_us=1
+        ),
     }
 
 

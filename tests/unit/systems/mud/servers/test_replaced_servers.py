@@ -32,13 +32,17 @@ POLICY = Artefact.create("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["lo
 
 
 class Role:
-    """Machine of a role, with two notification servers and the naming machine."""
+    """Machine of a role, with two notification servers, a processor and the naming machine."""
+
+    processor = "p"
 
     def take(self, kind, source, **fields):
         return handle_event(self.machine, kind, source, SECOND_US, **fields)
 
     def assign(self, *servers, epoch=1, source="naming"):
-        return self.take("assignments", source, epoch=epoch, servers=list(servers))
+        return self.take(
+            "assignments", source, epoch=epoch, servers=list(servers), processors=[self.processor]
+        )
 
     def fire(self, name, now_us):
         return sent(self.machine.handle(now_us, TimerFired(name)))
@@ -46,6 +50,8 @@ class Role:
 
 class Matching(Role):
     """Processor with a read of OTHER, in a session of the second server."""
+
+    processor = "me"
 
     def __init__(self):
         arguments = (["me"], "master", [], ["gateway"], ["first", "second"], "naming")
@@ -95,7 +101,7 @@ class Shipping(Role):
     """Policy generator that has shipped a policy."""
 
     def __init__(self):
-        self.machine = Generator(ports("generator"), ["first", "second"], "naming", [], None)
+        self.machine = Generator(ports("generator"), ["first", "second"], ["p"], "naming", [], None)
         self.machine.handle(0, LinkUp("generator", "server"))
         self.ship(POLICY)
 
