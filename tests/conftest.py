@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import gzip
+import os
 import signal
 import subprocess
 import time
@@ -28,6 +29,8 @@ settings.register_profile("sample", settings.get_profile("soak"), max_examples=2
 settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
+# Every process keeps the constants that Hypothesis reads in all modules, which takes seconds, in one folder.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(REPOSITORY / ".hypothesis"))
 SHARED = REPOSITORY.parent / "shared" / "data"
 
 
