@@ -5,7 +5,7 @@ Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 =================  ===================================================================================
 any message        dropped unless its sender may send it
 ReadRequest        to the back end if its route requires the latest version, else to a replica, and to the
-                   next one when its client repeats it: the replica may be down
+                   next one if that is not reached, or when the client repeats it: it may be behind
 WriteRequest       to the back end, with the interval between reads of its partition if the client asks
 Log                match each changed row with the continuous reads; send a change to those that it
                    reaches, and to those that it no longer reaches, over the notification server; end a
@@ -48,7 +48,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages.naming import (
     REPLACEABLE_FROM_NAMING,
@@ -160,8 +160,9 @@ class Processor:
         self._log = LogFollower(back_end, ports.entropy)
         self._generation = 0
         self._turn = 0
-        self._last_places: OrderedDict[tuple[str, int], int] = OrderedDict()
-        """Place of the replica that was asked last for the first partition of a read, of the last reads."""
+        self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        """Of the last reads, by their first partition: place of the replica that was asked last, and how many
+        in turn were not reached."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, list[ReadKey]] = {}
@@ -196,6 +197,8 @@ class Processor:
                 if name == POSITION:
                     return self._unsynced.ask_again(now_us, self._log)
                 return self._streams.retransmit(now_us, name)
+            case SendFailed(to=to, message=Routed() as routed) if to in self._replicas:
+                return self._pass_to_next(routed)
         return ()
 
     def _receive(
@@ -345,7 +348,7 @@ class Processor:
     def _choose_address(self, identity: str, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address.
 
-        A read that comes again goes to the next replica: the one before may be down, or behind.
+        A read that comes again goes to the next replica: the one before may be behind, or lose messages.
         """
         if route.is_latest or not self._replicas:
             return self._back_end
@@ -353,11 +356,21 @@ class Processor:
         former = self._last_places.pop(key, None)
         if former is None:
             self._turn += 1
-        place = (self._turn if former is None else former + 1) % len(self._replicas)
-        self._last_places[key] = place
+        place = (self._turn if former is None else former[0] + 1) % len(self._replicas)
+        self._last_places[key] = place, 0
         if len(self._last_places) > _MAX_ASKED:
             self._last_places.popitem(last=False)
         return self._replicas[place]
+
+    def _pass_to_next(self, routed: Routed[Request]) -> Sequence[Effect]:
+        """Pass a read whose replica is not reached to the next one; not if none of them is reached."""
+        key = routed.id, min(routed.route.partitions, default=0)
+        place, unreached = self._last_places.get(key, (0, len(self._replicas)))
+        if unreached + 1 >= len(self._replicas):
+            return ()  # its client repeats it
+        place = (place + 1) % len(self._replicas)
+        self._last_places[key] = place, unreached + 1
+        return (Send(self._replicas[place], routed),)
 
     def _record_read(self, now_us: int, route: Route, read: ReadRequest) -> None:
         """Count a read of partitions; one by keys counts for their share of a partition's records."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mud_machines import build_message, handle_event, is_dropped, op_of, ports, sent
 
 from mudkit.delivery.stream import StreamItem
-from mudkit.events import LinkUp, Received, Send, SetTimer, TimerFired
+from mudkit.events import LinkUp, Received, Send, SendFailed, SetTimer, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
@@ -454,6 +454,24 @@ def test_session_given_up_by_the_server_ends_only_its_reads(harness):
     harness.register(2, session="another")
     handle_event(harness.processor, "gone", "server", session="s")
     assert harness.commit("a", 1, {}) == [(2, "upsert", "a", 1)]
+
+
+@pytest.mark.parametrize("down", [(), ("r1",), ("r2", "r3"), ("r1", "r2", "r3")])
+def test_read_goes_on_to_a_replica_that_is_reached(down):
+    """At once: on a slow link the client repeats it after a minute. If none is reached, the client decides."""
+    processor = Harness(replicas=("r1", "r2", "r3")).processor
+    for number in range(3):
+        (effect,) = processor.handle(0, Received("gateway", build_message("read", id=f"read {number}")))
+        asked = [effect.to]
+        while asked[-1] in down:
+            effects = processor.handle(0, SendFailed(asked[-1], effect.message))
+            if not effects:
+                break
+            (effect,) = effects
+            asked.append(effect.to)
+        assert len(set(asked)) == len(asked)
+        assert (asked[-1] in down) is (len(down) == 3)
+        assert len(down) < 3 or len(asked) == 3
 
 
 def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
