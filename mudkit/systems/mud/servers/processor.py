@@ -161,8 +161,7 @@ class Processor:
         self._generation = 0
         self._turn = 0
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
-        """Of the last reads, by their first partition: place of the replica that was asked last, and how many
-        in turn were not reached."""
+        """Place of the replica that was asked last, and how many in turn were not reached, of the last reads."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, list[ReadKey]] = {}

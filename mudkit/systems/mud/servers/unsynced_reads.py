@@ -1,7 +1,7 @@
 """Continuous reads of a processor that may lack what was committed before they were registered.
 
-The back end sends new entries at once, but it may be down, or a message lost. So a read is told that its
-first state is complete only when the back end has answered a question that was sent after the registration
+The back end sends new entries at once, but it may be down, or a message lost. So the end of its first
+state is sent to a read only when the back end has answered a question that was sent after the registration
 came, and all entries of the answer have come. One question at a time is open, for all reads that wait; it is
 repeated at growing intervals until it is answered. A back end that has started again announces itself, and is
 asked at once.
@@ -67,8 +67,8 @@ class UnsyncedReads:
         """Repeat the question after the timer fired, unless no read waits for its answer any more."""
         if not self._came_us:
             return self._question.settle(now_us, POSITION)
-        asked = self._ask(now_us, log) if self._question.overdue(now_us) else ()
-        return [*asked, *self._question.restart(now_us)]
+        effects = self._ask(now_us, log) if self._question.overdue(now_us) else ()
+        return [*effects, *self._question.restart(now_us)]
 
     def _ask(self, now_us: int, log: LogFollower) -> Sequence[Effect]:
         """Ask for the position of the log."""

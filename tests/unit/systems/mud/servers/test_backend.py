@@ -119,7 +119,7 @@ def test_new_follower_is_sent_the_state_and_then_new_entries(master):
 
 
 def test_question_of_a_follower_is_answered_with_all_that_it_lacks(master):
-    """So it knows that it has what was committed before it asked."""
+    """It knows then that it has what was committed before it asked."""
     create_public_table(master)
     start_followers(master)
     known, last = 2, BEFORE_FIRST + 2

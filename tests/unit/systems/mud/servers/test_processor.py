@@ -462,16 +462,16 @@ def test_read_goes_on_to_a_replica_that_is_reached(down):
     processor = Harness(replicas=("r1", "r2", "r3")).processor
     for number in range(3):
         (effect,) = processor.handle(0, Received("gateway", build_message("read", id=f"read {number}")))
-        asked = [effect.to]
-        while asked[-1] in down:
-            effects = processor.handle(0, SendFailed(asked[-1], effect.message))
+        tried = [effect.to]
+        while tried[-1] in down:
+            effects = processor.handle(0, SendFailed(tried[-1], effect.message))
             if not effects:
                 break
             (effect,) = effects
-            asked.append(effect.to)
-        assert len(set(asked)) == len(asked)
-        assert (asked[-1] in down) is (len(down) == 3)
-        assert len(down) < 3 or len(asked) == 3
+            tried.append(effect.to)
+        assert len(set(tried)) == len(tried)
+        assert (tried[-1] in down) is (len(down) == 3)
+        assert len(down) < 3 or len(tried) == 3
 
 
 def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
@@ -929,18 +929,18 @@ def test_read_is_synced_when_the_back_end_has_confirmed_what_was_committed_befor
     assert list_notices(first) == []
     (question,) = questions_of(first)
     entry = {"lsn": 6, "op": "row", "name": "t", "row": row("a", 1, 6, {"n": 1})}
-    told = harness.answer_question(question, 20, [entry])
-    assert list_notices(told) == [(1, "upsert", "a", 1), (1, "synced")]
-    assert not questions_of(told)
+    answered = harness.answer_question(question, 20, [entry])
+    assert list_notices(answered) == [(1, "upsert", "a", 1), (1, "synced")]
+    assert not questions_of(answered)
 
 
 def test_answer_to_an_earlier_question_does_not_confirm_a_later_registration(harness):
     """It may have been sent before what was committed just before the call."""
     (question,) = questions_of(harness.request_registration(1, now_us=10))
     assert not questions_of(harness.request_registration(2, now_us=20))
-    told = harness.answer_question(question, 30)
-    assert list_notices(told) == [(1, "synced")]
-    (question,) = questions_of(told)
+    answered = harness.answer_question(question, 30)
+    assert list_notices(answered) == [(1, "synced")]
+    (question,) = questions_of(answered)
     assert list_notices(harness.answer_question(question, 40)) == [(2, "synced")]
 
 
