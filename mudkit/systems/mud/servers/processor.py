@@ -161,7 +161,7 @@ class Processor:
         self._generation = 0
         self._turn = 0
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
-        """Place of the replica that was asked last, and how many in turn were not reached, of the last reads."""
+        """Place of the replica that was asked last, and how many in turn were not reached, by read."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, list[ReadKey]] = {}
