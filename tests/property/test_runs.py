@@ -163,7 +163,8 @@ def test_runs_contain_every_table_fate_and_incident(runs: dict[str, Lab]) -> Non
     """Guard the other tests against runs that cover too little."""
     for name, lab in runs.items():
         tables = {table: lab.trace.table(table) for table in TABLES}
-        assert {table: len(rows) for table, rows in tables.items() if len(rows) < 10} == {}, name
+        few = {table for table, rows in tables.items() if len(rows) < 10}
+        assert few == {"usage"}, name  # which a cloud that learns has alone
         fates = set(tables["messages"]["fate"].to_pylist())
         assert fates >= {*FATES} - {"under way", "nobody there"} - OF_OTHER_WORLDS, name
         assert any(tables["transfers"]["cut"].to_pylist())
@@ -324,6 +325,7 @@ OWNERS = {
     "transfers": ("device",),
     "operations": ("client",),
     "deliveries": ("receiver",),
+    "usage": ("device",),
     "bill": ("device",),
 }
 
