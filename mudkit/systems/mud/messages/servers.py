@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.session import Lineage
+from mudkit.systems.mud.messages.naming import Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
 from mudkit.systems.mud.messages.requests import (
@@ -22,6 +23,7 @@ from mudkit.systems.mud.messages.requests import (
     WriteOutcome,
     WriteRequest,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -199,17 +201,20 @@ class PartitionsMoved(Struct, frozen=True, tag_field="kind", tag="partitions mov
 
 
 GATEWAY_FROM_BACK_END: Final = Accepts[
-    Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved
-](Administered, WriteOutcome, Part, LogRestarted, Log, TablesState, PartitionsMoved)
+    Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | PartitionsMoved | Mastership
+](Administered, WriteOutcome, Part, LogRestarted, Log, TablesState, PartitionsMoved, Mastership)
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest]](
     Routed[ReadOrWrite | ContinuousReadRequest]
 )
-PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved](
-    Log, TablesState, PartitionsMoved
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | PartitionsMoved | Mastership](
+    Log, TablesState, PartitionsMoved, Mastership
 )
-REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
+PROCESSOR_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Mastership](
+    Assignments, AssignmentsRequest, Mastership
+)
+REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
     Routed[AdministrationRequest], FollowLog, LogAck

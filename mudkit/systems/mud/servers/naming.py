@@ -36,6 +36,7 @@ from mudkit.systems.mud.messages.naming import (
     Probe,
     Suspect,
 )
+from mudkit.systems.mud.servers.elections import Elections
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.receiving import record_dropped
 
@@ -50,9 +51,19 @@ _MAX_TELL_US: Final = 20 * 60 * 1_000_000
 
 
 class Naming:
-    """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments."""
+    """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments.
 
-    def __init__(self, ports: Ports, servers: Sequence[str], others: Sequence[str]) -> None:
+    ``stores`` are those of the back end, and ``users`` all servers that use it.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        servers: Sequence[str],
+        others: Sequence[str],
+        stores: Sequence[str],
+        users: Sequence[str],
+    ) -> None:
         self._servers = servers
         self._followers = [*servers, *others]
         self.ranges = Ranges(ports, ports.address, servers)
@@ -64,9 +75,13 @@ class Naming:
         """Time of the last probe that each server has answered, by address."""
         self._ahead: str | None = None
         """Server that has assignments of a higher epoch."""
+        self.elections = Elections(ports, stores, users)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        elected = self.elections.handle(now_us, event)
+        if elected is not None and not isinstance(event, LinkUp):
+            return elected
         match event:
             case Received(source=source):
                 message = NAMING_FROM_SERVER.decode(event.message) if source in self._followers else None
@@ -74,8 +89,9 @@ class Naming:
                 if message is None or not is_usable:
                     return record_dropped(event)
                 return self._receive(now_us, source, message)
-            case LinkUp() if self.ranges.epoch:
-                return self._send_to_all(now_us)
+            case LinkUp():
+                assigned = self._send_to_all(now_us) if self.ranges.epoch else ()
+                return *(elected or ()), *assigned
             case TimerFired(name=name) if name == _TELL:
                 late = self._in_flight.overdue(now_us)
                 again = [effect for server in late for effect in self._send_to(now_us, server)]

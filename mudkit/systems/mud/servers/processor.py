@@ -16,6 +16,7 @@ RegisterRequest    at one position of the log: existing records, as far as reque
                    their state, now and whenever a change of its records changes it
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
+Mastership         another store of the back end is the master: requests and acknowledgements go to it
 PartitionsMoved    end its part of the reads of partitions that it has lost, and tell their clients
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
@@ -43,7 +44,7 @@ from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
-from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
+from mudkit.systems.mud.messages.naming import Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
@@ -74,6 +75,7 @@ from mudkit.systems.mud.messages.requests import (
 from mudkit.systems.mud.messages.servers import (
     PROCESSOR_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
+    PROCESSOR_FROM_NAMING,
     CollectEntry,
     DropEntry,
     Log,
@@ -85,7 +87,9 @@ from mudkit.systems.mud.messages.servers import (
     TableEntry,
     TablesState,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.servers.device_streams import DeviceStreams
+from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
@@ -114,36 +118,37 @@ _MAX_TOGETHER_BYTES: Final = 32 * 1024
 class Processor:
     """Machine of a processor, one of ``processors``.
 
-    ``servers`` are the notification servers, ``naming`` is the naming machine.
+    ``stores`` are those of the back end, ``servers`` the notification servers, and ``naming`` is the naming
+    machine.
     """
 
     def __init__(
         self,
         ports: Ports,
         processors: Sequence[str],
-        back_end: str,
+        stores: Sequence[str],
         replicas: Sequence[str],
         gateways: Sequence[str],
         servers: Sequence[str],
         naming: str,
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState | PartitionsMoved]
+            str, Accepts[Log | TablesState | PartitionsMoved | Mastership]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest]]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
-            | Accepts[Assignments | AssignmentsRequest],
+            | Accepts[Assignments | AssignmentsRequest | Mastership],
         ] = {
-            back_end: PROCESSOR_FROM_BACK_END,
+            **dict.fromkeys(stores, PROCESSOR_FROM_BACK_END),
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
-            naming: SERVER_FROM_NAMING,
+            naming: PROCESSOR_FROM_NAMING,
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._assignments = PartitionAssignments(processors)
-        self._back_end, self._replicas = back_end, replicas
+        self._master, self._replicas = KnownMaster(ports, naming, stores), replicas
         self._streams = DeviceStreams(ports, naming, servers)
-        self._log = LogFollower(back_end, ports.entropy)
+        self._log = LogFollower(self._master.address, ports.entropy)
         self._generation = 0
         self._turn = 0
         self._last_places: OrderedDict[tuple[str, int], int] = OrderedDict()
@@ -191,7 +196,8 @@ class Processor:
         | DeviceMoved
         | StreamAck
         | Assignments
-        | AssignmentsRequest,
+        | AssignmentsRequest
+        | Mastership,
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
@@ -204,6 +210,12 @@ class Processor:
                 ]
             case Assignments() | AssignmentsRequest():
                 return self._streams.ranges.answer(event.source, message)
+            case Mastership():
+                taken = self._master.take(event.source, message)
+                self._log.back_end = self._master.address
+                return taken
+            case Log() | TablesState() if event.source != self._master.address:
+                return self._master.ask(event.source)
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionsMoved():
@@ -244,7 +256,7 @@ class Processor:
                 self._record_read(now_us, routed.route, what)
                 return (Send(self._choose_address(routed.id, routed.route), routed),)
             case WriteRequest():
-                return (Send(self._back_end, self._add_read_interval(now_us, routed, what)),)
+                return (Send(self._master.address, self._add_read_interval(now_us, routed, what)),)
             case RegisterRequest():
                 return self._register_read(now_us, routed, what)
             case UpdateDataRequest():
@@ -303,7 +315,7 @@ class Processor:
         A read that comes again goes to the next replica: the one before may be down, or behind.
         """
         if route.is_latest or not self._replicas:
-            return self._back_end
+            return self._master.address
         key = identity, min(route.partitions, default=0)
         former = self._last_places.pop(key, None)
         if former is None:

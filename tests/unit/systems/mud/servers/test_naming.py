@@ -19,7 +19,7 @@ class Harness:
 
     def __init__(self, store_ports=None, servers=SERVERS):
         self.ports = store_ports or ports("names")
-        self.machine = Naming(self.ports, servers, ["p"])
+        self.machine = Naming(self.ports, servers, ["p"], ["store"], ["p"])
         self.now_us = 0
 
     def take(self, kind, source, **fields):

@@ -48,7 +48,7 @@ class Matching(Role):
     """Processor with a read of OTHER, in a session of the second server."""
 
     def __init__(self):
-        arguments = (["me"], "master", [], ["gateway"], ["first", "second"], "naming")
+        arguments = (["me"], ["master"], [], ["gateway"], ["first", "second"], "naming")
         self.machine = Processor(ports("me"), *arguments)
         self.machine.handle(0, LinkUp("me", "server"))
         turn = bytes(8).hex()
