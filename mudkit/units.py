@@ -79,6 +79,23 @@ def box_bounds(lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike) -> Box:
     )
 
 
+def covered_share(
+    lat: ArrayLike, lon: ArrayLike, box_km: ArrayLike, lat2: ArrayLike, lon2: ArrayLike, box2_km: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the share of the squares of side ``box_km`` around points that other squares cover.
+
+    Squares are plane: at 60 degrees of latitude the share is right to a hundredth up to 100 km.
+    """
+    lat, box_km, box2_km = np.asarray(lat), np.asarray(box_km), np.asarray(box2_km)
+    north_km = np.abs(np.asarray(lat2) - lat) * KM_PER_DEGREE
+    east_deg = np.abs((np.asarray(lon2) - np.asarray(lon) + 180.0) % 360.0 - 180.0)
+    sides = [
+        np.clip((box_km + box2_km) / 2 - apart_, 0.0, np.minimum(box_km, box2_km))
+        for apart_ in (north_km, east_deg * np.cos(np.radians(lat)) * KM_PER_DEGREE)
+    ]
+    return np.asarray(sides[0] * sides[1] / np.maximum(box_km, 1e-9) ** 2)
+
+
 def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
     """Return which points lie in a box, edges included; 180 and -180 degrees of longitude are one line."""
     lat, lon = np.asarray(lat), np.asarray(lon)

@@ -33,7 +33,8 @@ from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, epoch_us, with_rea
 from mudkit.wire import wire_fields
 
 TABLES: Final = (
-    "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries", "bill",
+    "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries",
+    "usage", "bill",
 )  # fmt: skip
 """Names of the tables of a recorder."""
 
@@ -354,6 +355,8 @@ class Recorder:
                 self._record_machine_incident(process, "dropped", item)
         elif table == "reads":
             self.record_read(process.host, row["box_km"], row["window_s"])
+        elif table == "usage":
+            self.add("usage", tuple(row.values()))
         elif table == "incidents":
             self._record_machine_incident(process, row["incident"], _shortened(row.get("detail")))
         else:
@@ -361,7 +364,7 @@ class Recorder:
                 f"A machine has recorded a row of {table!r}.",
                 where=f"{process.system} on {process.host.name}",
                 found=table,
-                expected="deliveries, operations, reads or incidents",
+                expected="deliveries, operations, reads, usage or incidents",
             )
 
     def record_read(self, host: Host, box_km: float, window_s: float) -> None:

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from mudkit import intervals
 from mudkit.intervals import Clustering
-from mudkit.learning.features import read_features
+from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import slots_of_day
+from mudkit.learning.policies import ReadTrees, slots_of_day
 from mudkit.learning.replay import SENT, replay_steps
-from mudkit.learning.trees import CrossValidatedTrees, Folds, Groups, GrownTree, groups_by
+from mudkit.learning.trees import Folds, Groups, GrownTree, groups_by
 from mudkit.units import solar_day
 
 RISK: Final = 0.05
@@ -249,19 +249,21 @@ class Forest:
     """
 
     trees: tuple[GrownTree, ...]
+    features: Features
     by: Groups
     keys: NDArray[np.int64]
     fold: NDArray[np.int64]
 
     @classmethod
-    def of(cls, grown: CrossValidatedTrees, pairs: Pairs, by: Groups) -> Forest:
+    def of(cls, grown: ReadTrees, pairs: Pairs, by: Groups) -> Forest:
         """Return the trees of the folds that were grown from pairs."""
         keys, first = np.unique(_keys(pairs, by), return_index=True)
-        return cls(grown.folds, by, keys, grown.fold_of[first].astype(np.int64))
+        fold = grown.trees.fold_of[first].astype(np.int64)
+        return cls(grown.trees.folds, grown.features, by, keys, fold)
 
     def nodes(self, pairs: Pairs) -> NDArray[np.int32]:
         """Return the leaf of each pair in the tree that has not seen its device, or day."""
-        key, known = _keys(pairs, self.by), read_features(pairs, "extended")
+        key, known = _keys(pairs, self.by), read_features(pairs, self.features)
         place = np.searchsorted(self.keys, key)
         at = np.minimum(place, len(self.keys) - 1)
         fold_of = np.where(self.keys[at] == key, self.fold[at], place % len(self.trees))

@@ -73,7 +73,7 @@ def export_policy(
         "read" if of_reads else "write",
         version,
         policy.names,
-        _nodes(policy.tree),
+        tree_document(policy.tree),
         of_tree,
         density=policy.density if isinstance(policy, LearntReads) else None,
         costs=policy.costs.tolist(),
@@ -124,7 +124,7 @@ def _rule_nodes(policy: Always | FixedRule) -> list[list[Any]]:
     return nodes
 
 
-def _nodes(tree: CostTree) -> list[list[Any]]:
+def tree_document(tree: CostTree) -> list[list[Any]]:
     """List what is left of a tree, parents before their children."""
     grown = tree.grown
     order: list[int] = []

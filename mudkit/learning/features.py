@@ -6,6 +6,8 @@
                     points the cached answer holds: how densely that place is written to
 ``dense``           these, and how densely the cell of the query is written to at that hour, by a table that
                     is learnt from writes before, and shipped: see :mod:`mudkit.learning.density`
+``asked``           those of ``extended``, and the size of the query's area and its window, and which share of
+                    the area the cached answer's area covers: for queries of several sizes
 ``of a write``      its place and time (Mobius 7.3), and the weekday
 ==================  ===============================================================================
 """
@@ -21,9 +23,9 @@ from mudkit.errors import ParameterError
 from mudkit.learning.density import densities
 from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.policies.artefact import Density
-from mudkit.units import solar_time
+from mudkit.units import covered_share, solar_time
 
-Features: TypeAlias = Literal["paper", "extended", "dense"]
+Features: TypeAlias = Literal["paper", "extended", "dense", "asked"]
 
 _PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")
 _EXTENDED: Final = (*_PAPER, "distance", "age", "weekday", "held")
@@ -31,6 +33,7 @@ FEATURE_SETS: Final[dict[Features, tuple[str, ...]]] = {
     "paper": _PAPER,
     "extended": _EXTENDED,
     "dense": (*_EXTENDED, "density"),
+    "asked": (*_EXTENDED, "box", "window", "covered"),
 }
 """Names as :data:`mudkit.systems.mud.policies.artefact.FEATURES` has them, with their units."""
 WRITE_FEATURES: Final = ("lat", "lon", "hour", "weekday")
@@ -62,6 +65,10 @@ def read_features(pairs: Pairs, names: Features, density: Density | None = None)
         "age": pairs.age_s,
         "held": pairs.points[p],
     }
+    if names == "asked":
+        lat, lon, box_km = pairs.lat, pairs.lon, pairs.box_km
+        covered = covered_share(lat[q], lon[q], box_km[q], lat[p], lon[p], box_km[p])
+        known |= {"box": box_km[q], "window": pairs.window_s[q], "covered": covered}
     if names == "dense":
         place = pairs.t_us, pairs.lat, pairs.lon
         if density is not None:

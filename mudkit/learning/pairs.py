@@ -15,7 +15,7 @@ from mudkit.learning.density import WrittenPlaces
 from mudkit.trace.schema import device_ids, epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
-_OF_READ = ("device", "t_us", "lat", "lon", "points", "window_s")
+_OF_READ = ("device", "t_us", "lat", "lon", "points", "box_km", "window_s")
 _OF_PAIR = ("missing", "completeness", "age_s", "distance_km")
 
 
@@ -35,6 +35,7 @@ class Pairs:
     lat: NDArray[np.float64]
     lon: NDArray[np.float64]
     points: NDArray[np.int64]
+    box_km: NDArray[np.float64]
     window_s: NDArray[np.float64]
     first: NDArray[np.int64]
     read: NDArray[np.int64]
@@ -107,6 +108,7 @@ class Pairs:
             lat=lat,
             lon=lon,
             points=points,
+            box_km=np.asarray(reads["box_km"].to_numpy(), dtype=np.float64),
             window_s=np.asarray(reads["window_s"].to_numpy(), dtype=np.float64),
             first=np.searchsorted(read, np.arange(len(ids) + 1)),
             read=read,

@@ -59,6 +59,7 @@ from mudkit.learning.devices import (
     no_reads,
     open_devices,
 )
+from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import (
     Always,
@@ -70,7 +71,7 @@ from mudkit.learning.policies import (
     describe_policy,
 )
 from mudkit.learning.replay import SENT, replay, stale_reads
-from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, Groups, check_folds
+from mudkit.learning.trees import CostTree, Folds, Groups, check_folds
 from mudkit.units import solar_day
 
 Family: TypeAlias = Literal["always ask", "age", "distance and age", "time of day", "age by hour", "tree"]
@@ -540,8 +541,8 @@ class _PricedTrees:
 
     prices = _TREE_PRICES
 
-    def __init__(self, trees: CrossValidatedTrees, forest: Forest) -> None:
-        self._trees, self._forest = trees, forest
+    def __init__(self, grown: ReadTrees, forest: Forest) -> None:
+        self._trees, self._features, self._forest = grown.trees, grown.features, forest
         self._cut: dict[float, tuple[CostTree, NDArray[np.bool_]]] = {}
 
     def _cut_for(self, price: float) -> tuple[CostTree, NDArray[np.bool_]]:
@@ -564,18 +565,23 @@ class _PricedTrees:
         tree, of_nodes = self._cut_for(best)
         nothing = np.zeros_like(of_nodes)
         is_local = np.stack([nothing if price is None else self._cut_for(price)[1] for price in prices[:-1]])
-        learnt = LearntReads(tree, "extended", CostMatrix(best, 1.0).table())
+        learnt = LearntReads(tree, self._features, CostMatrix(best, 1.0).table())
         return "tree", learnt, _TreesOutOfFold(split, self._forest, is_local)
 
 
 def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[_PricedTrees], str]:
-    """Grow trees from a sample; without any, return why."""
+    """Grow trees from a sample; without any, return why.
+
+    They see the size of what is asked if queries differ in it.
+    """
     by: Groups = "device" if folds == "device" else "day"
+    differs = any(len(np.unique(sizes)) > 1 for sizes in (sample.box_km, sample.window_s))
+    features: Features = "asked" if differs else "extended"
     try:
-        trees = ReadTrees.grow(sample, sample.are_stale(completeness), by=by, folds=_TREE_FOLDS).trees
+        grown = ReadTrees.grow(sample, sample.are_stale(completeness), features, by, _TREE_FOLDS)
     except TraceContentError as error:
         return [], error.summary
-    return [_PricedTrees(trees, Forest.of(trees, sample, by))], ""
+    return [_PricedTrees(grown, Forest.of(grown, sample, by))], ""
 
 
 def _selected_rules(split: Split, family: Family, policies: Sequence[Always | FixedRule]) -> _Selected | None:

@@ -136,7 +136,7 @@ def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
     """
     if larger is None:
         return True
-    return _implies(_cases(smaller), _tree(larger))
+    return _implies(facts_of(smaller), _tree(larger))
 
 
 def remainder(query: Predicate | None, covered: Predicate | None) -> Predicate | None:
@@ -168,7 +168,7 @@ def overlap(query: Predicate | None, covered: Predicate | None) -> float:
     bounds; where one is missing, half of them are covered.
     """
     shares = [
-        max((_share(facts, other) for other in _cases(covered)), default=0.0) for facts in _cases(query)
+        max((_share(facts, other) for other in facts_of(covered)), default=0.0) for facts in facts_of(query)
     ]
     return sum(shares) / len(shares) if shares else 0.0
 
@@ -222,7 +222,7 @@ def _tree(predicate: Predicate) -> _Tree:
 
 
 @functools.lru_cache(maxsize=1024)
-def _cases(predicate: Predicate | None) -> tuple[_Facts, ...]:
+def facts_of(predicate: Predicate | None) -> tuple[_Facts, ...]:
     """Return the facts that hold in each case of a predicate; a matching record is in at least one case."""
     if predicate is None:
         return (_facts(()),)
@@ -462,7 +462,7 @@ def _is_inside(circle: _Circle, centre: Point, km: float) -> bool:
 
 def _implies_part(query: Predicate, covered: Predicate, part: Node) -> bool:
     """Return whether a condition of a conjunction holds for all records of a query."""
-    return _implies(_cases(query), _positive(part, covered))
+    return _implies(facts_of(query), _positive(part, covered))
 
 
 def _is_never_null(query: Predicate, covered: Predicate, part: Node) -> bool:
@@ -470,7 +470,7 @@ def _is_never_null(query: Predicate, covered: Predicate, part: Node) -> bool:
     atoms = [atom for case in _list_cases(_positive(part, covered)) for atom in case]
     return all(
         isinstance(atom, _Range | _OneOf)
-        and all({_kind_in(facts, atom.of)} == _kinds_of(atom) for facts in _cases(query))
+        and all({_kind_in(facts, atom.of)} == _kinds_of(atom) for facts in facts_of(query))
         for atom in atoms
     )
 

@@ -17,6 +17,7 @@ from mudkit.events import Reason
 from mudkit.systems.contrail import messages as contrail
 from mudkit.systems.lasthop import messages as lasthop
 from mudkit.systems.mud.messages import notifications, requests
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.radiator import messages as radiator
 from mudkit.systems.store_and_forward import messages as store_and_forward
 from mudkit.systems.sublim import messages as sublim
@@ -66,8 +67,8 @@ def _sort_mud(message: object) -> _Sorted:
             return "administration", [request_id]
         case (
             requests.WriteOutcome() | requests.PartsComplete() | requests.ContinuousReadAck()
-            | requests.RequestRefused() | requests.LogRestarted() | notifications.Welcome()
-            | stream.StreamAck()
+            | requests.RequestRefused() | requests.LogRestarted() | requests.UsageTaken()
+            | notifications.Welcome() | stream.StreamAck()
         ):  # fmt: skip
             return _ACKNOWLEDGEMENT
     return _ADMINISTRATION
@@ -75,6 +76,8 @@ def _sort_mud(message: object) -> _Sorted:
 
 def _reason_of_requests(whats: Sequence[requests.Request]) -> Reason:
     """Return the reason of requests of MUD: payload if one of them reads or writes."""
+    if all(isinstance(what, UsageReport) for what in whats):
+        return "policy"
     is_payload = any(isinstance(what, requests.ReadRequest | requests.WriteRequest) for what in whats)
     return "payload" if is_payload else "administration"
 

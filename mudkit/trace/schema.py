@@ -243,6 +243,26 @@ BILL = pa.schema(
     ]
 )
 
+USAGE = pa.schema(
+    [
+        _required("device", pa.string()),
+        _required("app", pa.string()),
+        _required("ts", _TS),
+        _required("table", pa.string()),
+        _required("op", pa.string()),  # 'read', 'write' or 'prefetch'
+        pa.field("query", pa.string()),  # of a read that was repeated; null: it has an area, or was not
+        pa.field("box_km", pa.float64()),  # size of the area of a read; null here and below: it has none
+        pa.field("window_s", pa.float64()),  # how far back the read asks
+        pa.field("lat", pa.float64()),  # middle of the cell of its area, or of what was written
+        pa.field("lon", pa.float64()),
+        pa.field("source", pa.string()),  # 'local', 'remote' or 'offline'; null from here on: a write
+        pa.field("age_s", pa.float64()),  # of the oldest record of the answer
+        pa.field("records", pa.int64()),
+        pa.field("waited_s", pa.float64()),
+    ]
+)
+"""Reads and writes that devices have reported, of apps that consent to it (Mobius 6)."""
+
 SCHEMAS = {
     "positions": POSITIONS,
     "reads": READS,
@@ -253,6 +273,7 @@ SCHEMAS = {
     "transfers": TRANSFERS,
     "operations": OPERATIONS,
     "deliveries": DELIVERIES,
+    "usage": USAGE,
     "bill": BILL,
 }
 """Schemas of the tables of a trace folder, by name."""
@@ -266,6 +287,7 @@ TIMES = {
     "transfers": "begun",
     "operations": "invoked",
     "deliveries": "created",
+    "usage": "ts",
 }
 """The column that a table is partitioned and sorted by; the others are not partitioned."""
 

@@ -31,7 +31,7 @@ def build_pairs(devices, horizon):
     pairs = Pairs(
         device=np.array(device, np.int64),
         ids=np.arange(len(devices)),
-        **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), np.zeros(len(device))),
+        **dict.fromkeys(("t_us", "lat", "lon", "points", "box_km", "window_s"), np.zeros(len(device))),
         first=np.searchsorted(read, np.arange(base + 1)),
         read=read,
         cached=np.array(cached, np.int64),
@@ -121,7 +121,7 @@ def device_of_equal_steps(reads, horizon, fresh):
     pairs = Pairs(
         device=np.zeros(reads, np.int64),
         ids=np.arange(1),
-        **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), zeros),
+        **dict.fromkeys(("t_us", "lat", "lon", "points", "box_km", "window_s"), zeros),
         first=first,
         read=read,
         cached=cached,

@@ -190,6 +190,7 @@ def set_up_mud() -> Setup:
         mud_operations.ListPending: (bob, mud_operations.ListPending()),
         mud_operations.ListHeld: (ann, mud_operations.ListHeld("news", {})),
         mud_operations.Ship: (cloud, mud_operations.Ship("news", policy.document, None)),
+        mud_operations.ForgetUser: (cloud, mud_operations.ForgetUser("ann")),
     }
 
     def traffic(number: int) -> None:

@@ -73,6 +73,7 @@ OUTCOMES = {
     "mud-7": "shown == ({'a17': 'local', 'b3': 'local'}, {'a17': 1, 'b3': None}, True)",
     "mud-8": "shown[-2:] == [('remove', 'c5', None), ('upsert', 'a17', {'title': 'A17'})]",
     "mud-9": "issubclass(Careful, Utility)",
+    "mud-10": "sources[0] == sources[2] == {'remote'} and sources[5] == sources[6] == {'local'}",
     "predicates-1": "shown == ['ann']",
     "radiator-1": "printed.count('car-1') == 4 and set(shown['receiver']) == {'phone-00000'}",
     "reports-1": "shown['version'] == 1",

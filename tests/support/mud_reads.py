@@ -16,6 +16,7 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.followed import FollowedQueries
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.own_tables import OwnTables
+from mudkit.systems.mud.device.policy_slot import PolicySlots
 from mudkit.systems.mud.messages.notifications import Notification
 from mudkit.systems.mud.messages.requests import SERVICE_FROM_GATEWAY
 from mudkit.systems.mud.operations import Register
@@ -42,7 +43,15 @@ class Reads:
         access, followed = Access(self.ports.store, self.local, self.connection), FollowedQueries(self.local)
         cache = Cache(self.local, access, followed)
         self.watching = ContinuousReads(
-            self.ports, self.local, own, access, followed, cache, self.connection, [], max_waiting
+            self.ports,
+            self.local,
+            own,
+            access,
+            followed,
+            cache,
+            self.connection,
+            PolicySlots(self.ports.store),
+            max_waiting,
         )
         if is_up:
             self.connection.link_up()

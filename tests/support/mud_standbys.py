@@ -124,3 +124,30 @@ class Town:
             if last.get(key) != ver
         ]
         return problems + ([f"{lab.problems}"] if len(lab.problems) else [])
+
+    def play(self, faults=4):
+        """Work under faults of one server at a time, and return their names.
+
+        Until the next one, the others have been told of it, and no two stores have lost something together.
+        """
+        names = []
+        for _ in range(faults):
+            self.work(seconds=self.draw.uniform(0.0, 12.0))
+            kind = self.draw.choice(["master", "standby", "naming", "restored", "naming restored"])
+            naming, master = self.cloud.naming, self.cloud.master or self.cloud.back_end
+            standbys = [address for address in self.stores if address != master]
+            address = {"naming": naming, "naming restored": naming}.get(kind) or (
+                master if kind == "master" else self.draw.choice([master, *standbys])
+            )
+            host = address.split("/")[0]
+            backup = self.lab.faults.backup(host)
+            self.work(seconds=self.draw.uniform(0.0, 12.0))
+            if "restored" in kind:
+                self.lab.faults.restore(host, backup)
+            else:
+                self.kill(address)
+                self.work(seconds=self.draw.choice([0.5, 6.0, 40.0]))
+                self.restart(address)
+            self.work(seconds=30.0)
+            names.append(f"{kind}: {host}")
+        return names

@@ -1,6 +1,10 @@
 import numpy as np
 import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mudkit import units
 from mudkit.units import KM_PER_DEGREE, Box, box_bounds, distance_km, in_box, middle
 
 
@@ -92,3 +96,25 @@ def test_box_at_a_pole_spans_all_longitudes(lat):
     box = box_bounds(lat, 17.0, 20)
     assert in_box(lat, [-180.0, -90.0, 0.0, 90.0, 180.0], box).all()
     assert -90 <= box.south <= box.north <= 90
+
+
+@examples(100)
+@given(
+    st.floats(-70, 70), st.floats(-179, 179), st.floats(0.1, 30), st.floats(0.1, 30),
+    st.floats(-0.3, 0.3), st.floats(-0.3, 0.3),
+)  # fmt: skip
+def test_covered_share_of_a_square_is_that_of_points_in_both(lat, lon, box_km, other_km, north, east):
+    """By a grid of points in the first square, of which the second has some."""
+    here, other = units.box_bounds(lat, lon, box_km), (lat + north * 0.1, lon + east * 0.1)
+    steps = (np.arange(40) + 0.5) / 40
+    lats = here.south + steps * (here.north - here.south)
+    width = (here.east - here.west) % 360.0
+    lons = (here.west + steps * width + 180.0) % 360.0 - 180.0
+    is_in = units.in_box(lats[:, None], lons[None, :], units.box_bounds(*other, other_km))
+    share = units.covered_share(lat, lon, box_km, *other, other_km)
+    assert share == pytest.approx(is_in.mean(), abs=0.06)
+
+
+def test_covered_share_over_the_date_line():
+    assert units.covered_share(0.0, 179.999, 10.0, 0.0, -179.999, 10.0) == pytest.approx(1.0, abs=0.03)
+    assert units.covered_share(0.0, 0.0, 10.0, 0.0, 180.0, 10.0) == 0.0

@@ -16,7 +16,7 @@ processor            for some partitions: routes reads and writes, matches chang
 back end             the master: commits every write as an entry of one log
 replica              follows the log with a lag, and answers reads
 notification server  knows the addresses of its devices, and sends them changes and policies
-policy generator     ships policies to clients
+policy generator     learns policies from what clients report, and ships them
 ===================  =================================================================================
 
 Messages (:mod:`.messages`). A request goes as ``Ask`` from client over the service of its device to a
@@ -30,7 +30,7 @@ from processor to notification server, and on another one to the device, whose a
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
-writes. Generator: policies. Notification server: addresses of its clients. Processors and notification
+writes. Generator: policies, usage. Notification server: addresses of its clients. Processors and notification
 servers: their generation. All else is soft: processors lose continuous reads at a restart,
 notification servers their sessions; clients then register again.
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mudkit.systems.mud.continuous_read import ContinuousRead
     from mudkit.systems.mud.device.policy_slot import ShippedPolicy
     from mudkit.systems.mud.policies.artefact import Artefact, Density
+    from mudkit.systems.mud.policies.learner import Learner, LearntPolicy
     from mudkit.systems.mud.policies.policies import (
         AlwaysRemote,
         Freshness,
@@ -102,6 +103,8 @@ __all__ = [
     "Freshness",
     "Habits",
     "Later",
+    "Learner",
+    "LearntPolicy",
     "NearAndRecent",
     "Now",
     "Plan",

@@ -90,10 +90,16 @@ class Client(OnHost):
         :class:`~mudkit.systems.mud.device.policy_slot.ShippedPolicy` follows the policies that the cloud
         ships.
     prefetch_policy : optional
-        Which answers are fetched in advance; None: none.
+        Which answers are fetched in advance, also a ``ShippedPolicy``; None: none.
     max_waiting : int
         Maximum number of changes of a continuous read that wait on the device for a callback (see
         :meth:`listen`), and in the application for the next step of an iteration.
+    reports_usage : bool
+        Whether the user consents to reports of what the app reads and writes (table, time, place, what
+        answered it; of a read that is repeated, and has no area, its predicate), from which the cloud learns
+        policies. They go only to a cloud with a ``learner``.
+    cell_km : float
+        Size of the cells to whose middles the places in reports are rounded, in km.
 
     Raises
     ------
@@ -130,8 +136,10 @@ class Client(OnHost):
         max_rows: Annotated[int, Range(1, 1 << 31)] = 10_000,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
-        prefetch_policy: PrefetchPolicy | None = None,
+        prefetch_policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None = None,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
+        reports_usage: bool = False,
+        cell_km: Annotated[float, Range(1e-3, 1e4)] = 1.0,
     ) -> None:
         _check_app(app, token, device.name, cloud.authority)
         settings = Settings(
@@ -144,8 +152,9 @@ class Client(OnHost):
             prefetch_policy,
             max_waiting,
             cloud.keep_deleted_us,
+            cell_km if reports_usage and cloud.learns else None,
         )
-        policies = (read_policy, write_policy, prefetch_policy)
+        policies = (read_policy, write_policy, prefetch_policy, settings.usage_cell_km)
         self.installed: Installed = device.install(
             NAME,
             lambda ports: ClientMachine(ports, settings),

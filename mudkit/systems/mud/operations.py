@@ -177,6 +177,12 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
     to: Sequence[str] | None
 
 
+class ForgetUser(Struct, frozen=True, tag_field="operation", tag="forget"):
+    """Operation: remove what the clients of a user have reported of their use (Mobius 6)."""
+
+    user: str
+
+
 ClientOperation = (
     Create | Alter | Drop | Write | Delete | Update | CommitBatch | Read | Register | Listen | AwaitSynced
     | ListReads | UpdateData | Unregister | Renew | ListPolicies | ListPending | ListHeld

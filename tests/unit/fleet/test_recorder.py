@@ -14,12 +14,22 @@ from lab_systems import install_answering
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, SimulationProblem
-from mudkit.events import Call, Complete, Record
+from mudkit.events import Call, Complete, Record, SetTimer
 from mudkit.fleet import recorder
 from mudkit.fleet.recorder import TABLES, Deliveries
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.folder import read_description, read_manifest, read_table
 from mudkit.trace.schema import FATES, SCHEMAS, STATUSES, TIMES, read_ids
+
+
+class Reporting:
+    """Machine that records a row of usage every minute."""
+
+    def handle(self, now_us: int, event: Any) -> Any:
+        names = [name for name in SCHEMAS["usage"].names if name != "ts"]
+        row = dict.fromkeys(names) | dict.fromkeys(("device", "app", "table", "op"), "read")
+        columns = {name: now_us if name == "ts" else row[name] for name in SCHEMAS["usage"].names}
+        return Record("usage", columns), SetTimer("again", 60_000_000)
 
 
 def create_busy_lab(seed: int = 3, **options: Any) -> Lab:
@@ -28,7 +38,8 @@ def create_busy_lab(seed: int = 3, **options: Any) -> Lab:
     lab.faults.messages(loss_share=0.1, repeat_share=0.2, delay_share=0.3, delay_s=40)
     relay = Relay(lab)
     fleet = lab.fleet(4, mobility="commute", link="edge", outage=0.4, every_s=300)
-    lab.device("still", at=(30.0, -97.0))
+    still = lab.device("still", at=(30.0, -97.0))
+    still.install("usage", lambda ports: Reporting())
     clients = [Client(device, relay) for device in fleet]
     for number in range(40):
         clients[number % 4].send(f"phone-{(number + 1) % 4:05d}", "x" * number * 40)
@@ -182,7 +193,7 @@ def test_machine_cannot_record_other_tables():
 
     lab = Lab()
     lab.device("ann").install("meddling", lambda ports: MeddlingMachine())
-    with pytest.warns(FailureWarning, match="deliveries, operations, reads or incidents"):
+    with pytest.warns(FailureWarning, match="deliveries, operations, reads, usage or incidents"):
         lab.run()
     assert lab.problems["device"].tolist() == ["ann"]
     assert lab.trace.failures == 1

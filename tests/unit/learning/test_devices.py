@@ -71,7 +71,7 @@ POLICIES = [
 
 def join_rows(labels=LABELS, reads=READS):
     """Join labels to reads, as Spark does, sorted by device."""
-    read = reads.select(["read_id", "device", "ts", "lat", "lon", "window_s"])
+    read = reads.select(["read_id", "device", "ts", "lat", "lon", "box_km", "window_s"])
     return labels.join(read, "read_id", join_type="full outer").sort_by("device")
 
 

@@ -8,7 +8,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.learning.density import CELL_DEG
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES, read_features, write_features
 from mudkit.learning.pairs import Pairs
-from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import PolicySlots, ShippedReads, ShippedWrites
 from mudkit.systems.mud.policies.artefact import Artefact, Density
 from mudkit.systems.mud.policies.policies import Cached
 from mudkit.systems.mud.policies.utility import Query
@@ -17,14 +17,14 @@ PAIRS = Pairs.of(*build_labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000
 
 
-def make_slot(kind, name, threshold, actions, **more):
-    """Return a slot that decides the first action up to the threshold, and else, or if unknown, the second."""
-    slot = PolicySlot(MemoryStore(), kind)
-    slot.accept(
-        Artefact.create(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document
-    )
-    assert not slot.refused
-    return slot
+def make_slots(kind, name, threshold, actions, **more):
+    """Return slots that decide the first action up to the threshold, and else, or if unknown, the second."""
+    slots = PolicySlots(MemoryStore())
+    slots.follow(kind)
+    nodes = [[0, threshold, 1, 2, 2], [0], [1]]
+    slots.accept(kind, Artefact.create(kind, 1, [name], nodes, actions, **more).document)
+    assert slots.versions() == {kind: 1}
+    return slots
 
 
 def make_context(row):
@@ -55,8 +55,8 @@ def test_read_features_on_device_match_training(column, name):
         for threshold, expected in zip(
             compute_neighbours(float(known[pair, column])), ("remote", "local"), strict=True
         ):
-            slot = make_slot("read", name, threshold, ["local", "remote"])
-            assert ShippedReads(slot, None).decide(QUERY, make_context(q), [cached]) == expected, (
+            slots = make_slots("read", name, threshold, ["local", "remote"])
+            assert ShippedReads(slots, None).decide(QUERY, make_context(q), [cached]) == expected, (
                 name,
                 threshold,
             )
@@ -80,10 +80,10 @@ def test_density_on_device_matches_training():
         for threshold, expected in zip(
             compute_neighbours(float(known[pair])), ("remote", "local"), strict=True
         ):
-            slot = make_slot("read", "density", threshold, ["local", "remote"], density=TABLE)
-            assert ShippedReads(slot, None).decide(QUERY, context, [Cached(QUERY, 5.0, {})]) == expected
+            slots = make_slots("read", "density", threshold, ["local", "remote"], density=TABLE)
+            assert ShippedReads(slots, None).decide(QUERY, context, [Cached(QUERY, 5.0, {})]) == expected
     nowhere = {"clock_us": CLOCK_US, "now_us": 0}
-    assert ShippedReads(slot, None).decide(QUERY, nowhere, [Cached(QUERY, 5.0, {})]) == "remote"
+    assert ShippedReads(slots, None).decide(QUERY, nowhere, [Cached(QUERY, 5.0, {})]) == "remote"
 
 
 @pytest.mark.parametrize(("column", "name"), [*enumerate(WRITE_FEATURES)])
@@ -93,11 +93,11 @@ def test_write_features_on_device_match_training(column, name):
         for threshold, expected in zip(
             compute_neighbours(float(known[row, column])), ("never", 600), strict=True
         ):
-            slot = make_slot("write", name, threshold, [600, "never"])
-            assert ShippedWrites(slot, None).delay({}, make_context(row)) == expected, (name, threshold)
+            slots = make_slots("write", name, threshold, [600, "never"])
+            assert ShippedWrites(slots, None).delay({}, make_context(row)) == expected, (name, threshold)
 
 
 @pytest.mark.parametrize("name", ["hour", "weekday", "cached_hour", "held", "lat", "distance"])
 def test_missing_context_gives_unknown_features(name):
-    slot = make_slot("read", name, 1e9, ["local", "remote"])
-    assert ShippedReads(slot, None).decide(QUERY, {"now_us": 5}, [Cached(QUERY, 5.0, {})]) == "remote"
+    slots = make_slots("read", name, 1e9, ["local", "remote"])
+    assert ShippedReads(slots, None).decide(QUERY, {"now_us": 5}, [Cached(QUERY, 5.0, {})]) == "remote"

@@ -21,6 +21,7 @@ from mudkit.systems.mud.messages.requests import (
     Part,
     PartsComplete,
     RequestRefused,
+    UsageTaken,
     WriteOutcome,
 )
 from mudkit.systems.receiving import Accepts
@@ -120,6 +121,7 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     | WriteOutcome
     | Administered
     | LogRestarted
+    | UsageTaken
 ](
     SessionState,
     DeviceShared,
@@ -134,4 +136,5 @@ CLIENT_FROM_SERVICE: Final = Accepts[
     WriteOutcome,
     Administered,
     LogRestarted,
+    UsageTaken,
 )

@@ -53,6 +53,7 @@ from mudkit.systems.mud.device.connection import (
     PendingAsk,
     PendingRead,
     Registering,
+    Reporting,
     Updating,
     Writing,
     error_in,
@@ -65,9 +66,16 @@ from mudkit.systems.mud.device.new_writes import NewWrites
 from mudkit.systems.mud.device.own_reads import OWN
 from mudkit.systems.mud.device.own_tables import OwnTables, table_exists_error
 from mudkit.systems.mud.device.planning import Planner, UtilityWrites
-from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedPolicy, ShippedReads, ShippedWrites
+from mudkit.systems.mud.device.policy_slot import (
+    PolicySlots,
+    ShippedPolicy,
+    ShippedPrefetches,
+    ShippedReads,
+    ShippedWrites,
+)
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import LOOK, OFFLINE, Prefetching, ReadPath
+from mudkit.systems.mud.device.usage import USAGE, Usage
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import DUE, WriteRequests
@@ -103,6 +111,7 @@ from mudkit.systems.mud.operations import (
     Write,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
+from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
 from mudkit.systems.receiving import record_dropped
@@ -117,7 +126,7 @@ class Settings:
     """Identity of a client, limits, and policies.
 
     ``read_policy`` None: the utility of each read decides; ``write_policy`` None: that of each write;
-    ``prefetch_policy`` None: no prefetching.
+    ``prefetch_policy`` None: no prefetching; ``usage_cell_km`` None: usage is not reported.
     """
 
     netid: str
@@ -126,9 +135,10 @@ class Settings:
     max_rows: int
     read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None
     write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None
-    prefetch_policy: PrefetchPolicy | None
+    prefetch_policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None
     max_waiting: int
     keep_deleted_us: int
+    usage_cell_km: float | None = None
 
 
 class ClientMachine:
@@ -137,7 +147,7 @@ class ClientMachine:
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
         self._ports, self._store = ports, ports.store
-        self._policy_slots: list[PolicySlot] = []
+        self._policy_slots = PolicySlots(ports.store)
         self.local = Local(ports, settings.max_rows)
         self._keep_deleted_us, self._collects_us = settings.keep_deleted_us, 0
         self._reported: StoreUse | None = None
@@ -168,8 +178,11 @@ class ClientMachine:
         self._own = OwnTables(ports, endpoint)
         self._joins = JoinedReads(self._own, self.local, self._access, self._reads)
         self._prefetching = None
-        if settings.prefetch_policy is not None:
-            self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
+        prefetch_policy = self._build_prefetch_policy(settings.prefetch_policy)
+        if prefetch_policy is not None:
+            self._prefetching = Prefetching(
+                self._cache, self._planner, prefetch_policy, self._reads, self._record_fetch
+            )
         self.continuous_reads = ContinuousReads(
             ports,
             self.local,
@@ -181,21 +194,37 @@ class ClientMachine:
             self._policy_slots,
             settings.max_waiting,
         )
+        cell_km = settings.usage_cell_km
+        self._usage = None if cell_km is None else Usage(self._connection, cell_km)
 
     def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
         """Return the read policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return policy
-        self._policy_slots.append(PolicySlot(self._store, "read"))
-        return ShippedReads(self._policy_slots[-1], policy.fallback)
+        self._policy_slots.follow("read")
+        return ShippedReads(self._policy_slots, policy.fallback)
 
     def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy] | None) -> WritePolicy:
         """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return UtilityWrites(self._planner) if policy is None else policy
-        self._policy_slots.append(PolicySlot(self._store, "write"))
+        self._policy_slots.follow("write")
         fallback = UtilityWrites(self._planner) if policy.fallback is None else policy.fallback
-        return ShippedWrites(self._policy_slots[-1], fallback)
+        return ShippedWrites(self._policy_slots, fallback)
+
+    def _build_prefetch_policy(
+        self, policy: PrefetchPolicy | ShippedPolicy[PrefetchPolicy] | None
+    ) -> PrefetchPolicy | None:
+        """Return the prefetch policy; one that follows shipped policies gets a slot for them."""
+        if not isinstance(policy, ShippedPolicy):
+            return policy
+        self._policy_slots.follow("prefetch")
+        return ShippedPrefetches(self._policy_slots, policy.fallback)
+
+    def _record_fetch(self, now_us: int, query: Query) -> None:
+        """Note a prefetch in the usage of the app, if that is reported."""
+        if self._usage is not None:
+            self._usage.record_fetch(now_us, query, self._reads.context)
 
     def overview(self) -> View:
         """Return the view of its state: user, counts, pending writes and continuous reads."""
@@ -233,6 +262,8 @@ class ClientMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._handle(now_us, event)
+        if self._usage is not None:
+            effects = self._usage.observe(now_us, effects)
         if self._reported is None or (use := self._store_use()) == self._reported:
             return effects
         self._reported = use
@@ -305,6 +336,8 @@ class ClientMachine:
                 return self._prefetch(now_us)
             case t if t == OFFLINE:
                 return self._reads.end_offline(now_us)
+            case t if t == USAGE and self._usage is not None:
+                return self._usage.report_latest(now_us)
             case t if t == OWN:
                 return self.continuous_reads.begin_own(now_us)
             case Notices.TIMER:
@@ -321,6 +354,8 @@ class ClientMachine:
                     return self._joins.read(now_us, op_id, operation)
                 operation = self._check_table(operation)
                 self._planner.record_read(now_us, operation.table)
+                if self._usage is not None:
+                    self._usage.record_read(now_us, op_id, operation, self._reads.context)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
@@ -331,6 +366,8 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write(now_us, op_id, operation, self._reads.context)
+                if self._usage is not None:
+                    self._usage.record_write(now_us, operation, self._reads.context)
                 return [*written, *self.continuous_reads.show_write(operation)]
             case CommitBatch():
                 if operation.table in self._own:
@@ -355,7 +392,7 @@ class ClientMachine:
             case Unregister():
                 return self.continuous_reads.unregister(now_us, op_id, operation)
             case ListPolicies():
-                return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
+                return (Complete(op_id, self._policy_slots.describe()),)
             case ListPending():
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
@@ -495,6 +532,10 @@ class ClientMachine:
                 return self.continuous_reads.finish_update(now_us, work, answer)
             case Administering() as work:
                 return self._finish_administration(work, answer)
+            case Reporting():
+                assert self._usage is not None
+                self._usage.finish_report()
+                return ()
 
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
         """Process the outcome of a write, show it in continuous reads, and continue what waited for it.

@@ -25,24 +25,21 @@ from mudkit.systems.mud.messages.parts import EncodedError, netid_of
 from mudkit.systems.mud.messages.requests import (
     Administered,
     AdministrationRequest,
-    AlterRequest,
     Ask,
     AskBatch,
     ContinuousReadAck,
-    CreateRequest,
-    DropRequest,
+    ContinuousReadRequest,
     IdentifiedRequest,
     Part,
     PartsComplete,
     ReadRequest,
-    RegisterRequest,
     Request,
     RequestRefused,
-    UnregisterRequest,
-    UpdateDataRequest,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.operations import Offline
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.tables.selection import Selection
@@ -59,11 +56,10 @@ MAX_IN_FLIGHT_BYTES: Final = 128 * 1024
 MAX_BATCH_BYTES: Final = 32 * 1024
 """Bytes of the writes in one message: a link that is up for some seconds passes it even at 10 kB/s."""
 
-_ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
-_ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
-_IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
-Answer: TypeAlias = Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered
+Answer: TypeAlias = (
+    Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered | UsageTaken
+)
 
 
 # -- requests in flight, by purpose
@@ -142,7 +138,11 @@ class Updating(Struct, frozen=True):
     handle: str
 
 
-Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating
+class Reporting(Struct, frozen=True):
+    """Purpose of a request: to report the app's usage."""
+
+
+Work: TypeAlias = PendingRead | Writing | Administering | Registering | Updating | Reporting
 
 
 class PendingAsk(Struct):
@@ -161,7 +161,7 @@ class PendingAsk(Struct):
 
 def error_in(answer: Answer) -> EncodedError | None:
     """Return the error that an answer holds; None: it holds none."""
-    if isinstance(answer, PartsComplete) or answer.error is UNSET:
+    if isinstance(answer, PartsComplete | UsageTaken) or answer.error is UNSET:
         return None
     return answer.error
 
@@ -352,14 +352,19 @@ class Connection:
                     answer.error is not UNSET or is_of_aggregates == (request.aggregate is not None)
                 )
             case ContinuousReadAck():
-                return isinstance(request, _ON_CONTINUOUS_READS)
+                return isinstance(request, ContinuousReadRequest)
             case PartsComplete():
-                return isinstance(request, _IN_PARTS) and answer.table.name == request.name
+                if not isinstance(request, ReadRequest | ContinuousReadRequest):
+                    return False
+                return answer.table.name == request.name
             case Administered():
-                is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
-                return isinstance(request, _ON_TABLES) and is_own
+                if not isinstance(request, AdministrationRequest):
+                    return False
+                return not isinstance(answer.table, Table) or answer.table.name == request.name
             case WriteOutcome():
                 return isinstance(request, WriteRequest) and _is_outcome_of(answer, request)
+            case UsageTaken():
+                return isinstance(request, UsageReport)
 
     def receive_answer(self, answer: Answer) -> PendingAsk | None:
         """Return the request that a message completes, which stays until :meth:`settle_request`; else None.
@@ -397,7 +402,7 @@ class Connection:
         """Build the message of a request, with the token of now."""
         request = ask.request
         assert request is not None
-        if isinstance(request, _ON_TABLES) and self._has_results:
+        if isinstance(request, AdministrationRequest) and self._has_results:
             pending = (
                 other.identity for other in self._asks.values() if isinstance(other.work, Administering)
             )

@@ -12,7 +12,7 @@ synced        all that a processor was to deliver before was delivered; after th
 moved         another processor serves a partition: the read is registered again from its position, under
               another name; what any processor has sent under the former one is ignored
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
-policy        put in the slot of its kind
+policy        put in the slot of its kind, or kind and table
 ============  ======================================================================================
 
 A record that is delivered is held in the local store, as one that was read.
@@ -60,7 +60,7 @@ from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.device.own_reads import OWN, OwnReads
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.own_writes import OwnWrites
-from mudkit.systems.mud.device.policy_slot import PolicySlot
+from mudkit.systems.mud.device.policy_slot import PolicySlots
 from mudkit.systems.mud.device.read_delivery import ReadDelivery
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_states import ReadStates, StartedRead
@@ -107,7 +107,7 @@ class ContinuousReads:
         followed: FollowedQueries,
         cache: Cache,
         connection: Connection,
-        slots: Sequence[PolicySlot],
+        slots: PolicySlots,
         max_waiting: int,
     ) -> None:
         self._local, self._own = local, own
@@ -313,7 +313,7 @@ class ContinuousReads:
     def attach(self) -> Sequence[Effect]:
         """Report to the service what it and the notification server have to know of this app."""
         connection = self._connection
-        policies: dict[str, int] = {slot.kind: slot.version for slot in self._policy_slots}
+        policies = self._policy_slots.versions()
         attach = Attach(connection.incarnation, connection.token, policies, self._is_notified)
         return (Send(SERVICE, attach),)
 
@@ -341,9 +341,7 @@ class ContinuousReads:
         """Process an item of the stream from the notification server."""
         match body:
             case Policy():
-                for slot in self._policy_slots:
-                    if slot.kind == body.policy:
-                        slot.accept(body.document)
+                self._policy_slots.accept(body.policy, body.document)
                 return self.attach()
             case NewGeneration():
                 return self._record_generation(now_us, body.processor, body.generation)

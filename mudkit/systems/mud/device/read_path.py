@@ -701,11 +701,13 @@ class Prefetching:
         planner: Planner,
         policy: PrefetchPolicy,
         reads: ReadPath,
+        on_fetch: Callable[[int, Query], None],
     ) -> None:
         self._cache = cache
         self._planner = planner
         self._policy = policy
         self._reads = reads
+        self._on_fetch = on_fetch
         self._habits: list[_Habit] = []
         """Ordered by the time of the last read."""
 
@@ -731,7 +733,8 @@ class Prefetching:
             return ()  # until there is a link
         expected = [self._estimate(now_us, habit) for habit in self._habits if habit.times > 1]
         effects: list[Effect] = []
-        for query in self._policy.select(expected, context):
+        for query in self._policy.select(expected, {**context, "now_us": now_us}):
+            self._on_fetch(now_us, query)
             effects += self._reads.fetch(now_us, query)
         return [*effects, SetTimer(LOOK, round(self._policy.every_s * 1e6))]
 
@@ -753,4 +756,4 @@ class Prefetching:
         # Probability that the read is repeated, by Laplace's rule of succession.
         share = habit.times / (habit.times + 1)
         gain_s = share * (utility.value(fetched) - utility.cost(fetched) - without) - cost
-        return Expected(query, habit.times, due_us / 1e6, gain_s)
+        return Expected(query, habit.times, due_us / 1e6, gain_s, (now_us - habit.last_us) / 1e6)

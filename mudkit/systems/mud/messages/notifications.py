@@ -162,7 +162,10 @@ def _version_of(document: Fields) -> int:
 
 
 class PolicyUpdate(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
-    """Generator to notification server: a policy; ``to`` None: for all devices, else the devices' names."""
+    """Generator to notification server: a policy; ``to`` None: for all devices, else the devices' names.
+
+    ``policy`` names the slot that it takes on a device: its kind, or its kind and table.
+    """
 
     app: str
     policy: str
@@ -177,9 +180,14 @@ class PolicyUpdate(Struct, frozen=True, tag_field="what", tag="policy", kw_only=
         """Version of the policy."""
         return _version_of(self.document)
 
+    @property
+    def kind(self) -> str:
+        """Kind of the policy."""
+        return self.policy.partition(" ")[0]
+
 
 class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
-    """Notification server to service: a policy of a kind for an app."""
+    """Notification server to service: a policy for an app; ``policy`` as in :class:`PolicyUpdate`."""
 
     app: str
     policy: str

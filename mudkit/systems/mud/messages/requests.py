@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.tables.changes import Changes
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.selection import Selection
@@ -183,7 +184,7 @@ AdministrationRequest: TypeAlias = CreateRequest | AlterRequest | DropRequest
 
 ContinuousReadRequest: TypeAlias = RegisterRequest | UpdateDataRequest | UnregisterRequest
 
-Request: TypeAlias = ReadRequest | WriteRequest | AdministrationRequest | ContinuousReadRequest
+Request: TypeAlias = ReadRequest | WriteRequest | AdministrationRequest | ContinuousReadRequest | UsageReport
 
 
 class IdentifiedRequest(Struct, frozen=True):
@@ -366,7 +367,29 @@ class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_on
     places: list[Count]
 
 
+class UsageTaken(Struct, frozen=True, tag_field="kind", tag="usage taken"):
+    """Policy generator to gateway to client: it has a report of usage."""
+
+    id: Name
+
+
 GATEWAY_FROM_SERVICE: Final = Accepts[Ask | AskBatch | AppsBatch](Ask, AskBatch, AppsBatch)
 SERVICE_FROM_GATEWAY: Final = Accepts[
-    Part | ContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered | LogRestarted
-](Part, ContinuousReadAck, RequestRefused, PartsComplete, WriteOutcome, Administered, LogRestarted)
+    Part
+    | ContinuousReadAck
+    | RequestRefused
+    | PartsComplete
+    | WriteOutcome
+    | Administered
+    | LogRestarted
+    | UsageTaken
+](
+    Part,
+    ContinuousReadAck,
+    RequestRefused,
+    PartsComplete,
+    WriteOutcome,
+    Administered,
+    LogRestarted,
+    UsageTaken,
+)

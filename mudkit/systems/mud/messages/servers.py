@@ -24,6 +24,7 @@ from mudkit.systems.mud.messages.requests import (
     WriteRequest,
 )
 from mudkit.systems.mud.messages.standbys import Mastership
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.tokens import Claims
@@ -216,6 +217,7 @@ PROCESSOR_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Master
 )
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
+GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
     Routed[AdministrationRequest], FollowLog, LogAck
 )

@@ -4,14 +4,17 @@ A device accepts only a document whose format, version and SHA-256 are right. Th
 forgery: who can write to the notification channel can ship.
 
 =============  ===============================================================================
-``format``     2
-``kind``       ``read`` or ``write``: what it decides
+``format``     2; of an artefact that names a table 3, which those who do not know it must refuse
+``kind``       ``read``, ``write`` or ``prefetch``: what it decides
+``table``      the only table whose reads or writes it decides; absent: all that have none of their own
 ``version``    whole number; only a higher one replaces another
 ``features``   names with their units, for instance ``["age", "s"]``: see :data:`FEATURES`
 ``nodes``      ``[feature, threshold, left, right, unknown]``: at most the threshold goes left,
                more right, an unknown value to the child ``unknown``; or ``[action]``. The first is
                the root, children come after their parents
-``actions``    of the leaves: ``local``, ``remote``; seconds of delay, ``never``
+``actions``    of the leaves: ``local``, ``remote``, ``own`` (the device's own policy decides);
+               seconds of delay, ``never``; ``fetch``, ``skip``, ``own``
+``queries``    of a prefetch: the predicates that the feature ``query`` numbers
 ``density``    table for the feature of that name, or null: see :class:`Density`
 ``costs``      the cost matrix it was learnt with, or null
 ``manifest``   how it was learnt
@@ -120,7 +123,17 @@ def _is_not_negative(rate: Value) -> TypeGuard[float]:
     return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MAX_FLOAT
 
 
+OWN: Final = "own"
+"""Decision of a read policy that leaves it to the device's own one: it takes a policy back."""
 FORMAT: Final = 2
+_FORMAT_OF_TABLE: Final = 3
+Kind: TypeAlias = Literal["read", "write", "prefetch"]
+KINDS: Final[tuple[Kind, ...]] = ("read", "write", "prefetch")
+_ACTIONS: Final = {"read": ("local", "remote", OWN), "prefetch": ("fetch", "skip", OWN)}
+PREFETCH_EVERY_S: Final = 900.0
+"""Interval between two decisions of a shipped prefetch policy, each about the reads before the next one."""
+_MAX_QUERIES: Final = 1000
+_MAX_TABLE: Final = 400
 FEATURES: Final[Mapping[str, str]] = {
     "age": "s",
     "distance": "km",
@@ -133,12 +146,20 @@ FEATURES: Final[Mapping[str, str]] = {
     "cached_hour": "h",
     "held": "points",
     "density": "points/h",
+    "box": "km",
+    "window": "s",
+    "covered": "share",
+    "query": "number",
+    "since": "s",
 }
 """Features and their units; those of a write are its place and time.
 
 Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and an hour for each 15 degrees
 of longitude, so that a device needs no table of time zones. ``held``: records in the cached answer.
-``density``: write rate by the table that comes with the artefact.
+``density``: write rate by the table that comes with the artefact. ``box`` and ``window``: size of the area of
+the query, and how far back it reads; ``covered``: share of its area that the cached query has, too
+(:mod:`mudkit.predicates.areas`). Of a prefetch ``query`` is the number of the query in the artefact, and
+``since`` the time since the device has read it.
 """
 _EXPORT_AGAIN: Final = "export it again with mudkit.learning.export_policy, or `mudkit report cache_policy`"
 _NEWER: Final = "install the mudkit that wrote it, or export it again with this one"
@@ -147,7 +168,7 @@ _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """Numbers from here are rounded to infinity."""
 
 Action = str | float
-"""``local`` or ``remote`` for a read; seconds or ``never`` for a write."""
+"""``local``, ``remote`` or ``own`` for a read; seconds or ``never`` for a write."""
 
 _Node = tuple[int, float, int, int, int]
 _Tied: TypeAlias = Action | tuple[int, float, "_Tied", "_Tied", "_Tied"]
@@ -179,14 +200,24 @@ def question_text(feature: str, threshold: float) -> str:
             return f"it holds at most {words.number(threshold)} points"
         case "density":
             return f"at most {words.number(threshold)} points an hour"
+        case "box":
+            return f"an area of at most {words.distance(threshold)}"
+        case "window":
+            return f"the last {words.duration(threshold)} at most"
+        case "query":
+            return f"one of the first {words.number(int(threshold) + 1)} queries"
+        case "since":
+            return f"read at most {words.duration(threshold)} ago"
+        case "covered":
+            return f"it covers at most {words.number(100 * threshold)} % of the area"
     return f"{feature} ≤ {words.number(threshold)}"
 
 
 def action_text(action: Action) -> str:
     """Return the decision of a leaf in words.
 
-    Of a read ``local`` or ``remote``; of a write how long it waits: ``at once``, ``10 min``, or ``never``, if
-    it is not sent.
+    Of a read ``local``, ``remote`` or ``own``; of a prefetch ``fetch``, ``skip`` or ``own``; of a write how
+    long it waits: ``at once``, ``10 min``, or ``never``, if it is not sent.
     """
     return action if isinstance(action, str) else words.duration(action) if action else "at once"
 
@@ -205,7 +236,7 @@ class Artefact(Displayed):
 
     Parameters
     ----------
-    kind : {'read', 'write'}
+    kind : {'read', 'write', 'prefetch'}
     version : int
     features : tuple of str
         Names, in the order of the values.
@@ -215,18 +246,29 @@ class Artefact(Displayed):
         The JSON document.
     density : Density or None
         The table for the feature of that name.
+    table : str or None
+        The only table whose reads or writes it decides.
+    queries : tuple of str
+        Predicates of a prefetch policy, in the order of their numbers.
     """
 
-    kind: Literal["read", "write"]
+    kind: Kind
     version: int
     features: tuple[str, ...]
     nodes: tuple[_Node | Action, ...]
     document: Fields
     density: Density | None = None
+    table: str | None = None
+    queries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.nodes:
             raise _unusable_error("nodes", "none", "at least one node")
+
+    @property
+    def slot(self) -> str:
+        """Name of the slot that it takes on a device: its kind, and its table if it names one."""
+        return self.kind if self.table is None else f"{self.kind} of {self.table}"
 
     @cached_property
     def root(self) -> _Tied:
@@ -251,13 +293,15 @@ class Artefact(Displayed):
         density: Density | None = None,
         costs: Sequence[Sequence[float]] | None = None,
         manifest: Fields | None = None,
+        table: str | None = None,
+        queries: Sequence[str] = (),
     ) -> Artefact:
         """Create an artefact and its digest.
 
         Parameters
         ----------
         kind : str
-            Decision that the tree makes: ``read`` or ``write``.
+            Decision that the tree makes: ``read``, ``write`` or ``prefetch``.
         version : int
             A device replaces its artefact only by one of a higher version.
         features : sequence of str
@@ -265,13 +309,18 @@ class Artefact(Displayed):
         nodes : sequence of sequence
             ``[feature, threshold, left, right, unknown]`` or ``[action]``; the first is the root.
         actions : sequence of str or float
-            Actions of the leaves: ``local``, ``remote``; seconds of delay, ``never``.
+            Actions of the leaves: ``local``, ``remote``, ``own``; seconds of delay, ``never``; ``fetch``,
+            ``skip``, ``own``.
         density : Density, optional
             Table of the feature ``density``.
         costs : sequence of sequence of float, optional
             Cost matrix by which the tree was learnt.
         manifest : mapping, optional
             How it was learnt.
+        table : str, optional
+            The only table whose reads or writes it decides; a prefetch policy has one.
+        queries : sequence of str
+            Predicates that the feature ``query`` of a prefetch policy numbers.
 
         Raises
         ------
@@ -289,6 +338,10 @@ class Artefact(Displayed):
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
+        if table is not None:
+            document |= {"format": _FORMAT_OF_TABLE, "table": table}
+        if kind == "prefetch":
+            document["queries"] = list(queries)
         return cls._sign(document)
 
     @classmethod
@@ -303,10 +356,11 @@ class Artefact(Displayed):
         """
         if not isinstance(document, Mapping):
             raise _unusable_error("document", type(document).__name__, "a JSON object")
-        if (given_format := document.get("format")) != FORMAT:
-            is_newer = isinstance(given_format, int) and given_format > FORMAT
+        if (given_format := document.get("format")) not in (FORMAT, _FORMAT_OF_TABLE):
+            is_newer = isinstance(given_format, int) and given_format > _FORMAT_OF_TABLE
+            expected = f"{FORMAT}, or {_FORMAT_OF_TABLE}"
             raise _unusable_error(
-                "format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN
+                "format", repr(given_format), expected, _NEWER if is_newer else _EXPORT_AGAIN
             )
         try:
             digest = sha256(document)
@@ -314,9 +368,10 @@ class Artefact(Displayed):
             raise _unusable_error("document", str(error), "JSON values") from None
         if document.get("sha256") != digest:
             raise _unusable_error("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
-        kind, version = document.get("kind"), document.get("version")
-        if kind not in ("read", "write"):
-            raise _unusable_error("kind", repr(kind), "read or write")
+        kind = next((known for known in KINDS if known == document.get("kind")), None)
+        version = document.get("version")
+        if kind is None:
+            raise _unusable_error("kind", repr(document.get("kind")), ", ".join(KINDS), _NEWER)
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise _unusable_error("version", repr(version), "a whole number, 1 or more")
         features = _check_features(document.get("features"))
@@ -325,24 +380,24 @@ class Artefact(Displayed):
             [action for action in given if _is_action(kind, action)] if isinstance(given, list) else None
         )
         if actions is None or actions != given:
-            delays = f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
-            expected = "local, remote" if kind == "read" else delays
+            expected = ", ".join(_ACTIONS.get(kind, ())) or f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
             raise _unusable_error("actions", repr(given)[:200], expected)
         nodes = _check_nodes(document.get("nodes"), len(features), actions)
-        table = document.get("density")
-        if ("density" in features) is (table is None):
+        rates = document.get("density")
+        if ("density" in features) is (rates is None):
             raise _unusable_error(
-                "density", "a table" if table else "no table", "a table if it is a feature, else none"
+                "density", "a table" if rates else "no table", "a table if it is a feature, else none"
             )
-        return cls(
-            kind, version, features, nodes, document, None if table is None else Density.from_document(table)
-        )
+        density = None if rates is None else Density.from_document(rates)
+        table, queries = _check_table(document), _check_queries(kind, document)
+        return cls(kind, version, features, nodes, document, density, table, queries)
 
     def _view(self) -> View:
         """Return the view of a display: its facts, and a picture of the upper levels."""
         leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
         facts = {
-            "decides": f"{self.kind}s",
+            "decides": f"{self.kind}es" if self.kind == "prefetch" else f"{self.kind}s",
+            "table": self.table,
             "version": self.version,
             "features": ", ".join(self.features),
             "leaves": leaves if len(self.nodes) <= _MAX_COUNTED else None,
@@ -422,6 +477,16 @@ class Artefact(Displayed):
             [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
         )
 
+    def of_table(self, table: str) -> Artefact:
+        """Return the same decisions for the reads or writes of one table.
+
+        Raises
+        ------
+        ParameterError
+            The name is not usable.
+        """
+        return self._sign({**self.document, "format": _FORMAT_OF_TABLE, "table": table})
+
     def _guard(
         self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
     ) -> Artefact:
@@ -450,6 +515,13 @@ class Artefact(Displayed):
             "manifest": {**manifest, **noted} if isinstance(manifest, Mapping) else noted,
         }
         return self._sign(document)
+
+    def decides_as(self, other: Artefact) -> bool:
+        """Return whether another artefact decides the same by the same questions, in the same slot."""
+        mine, theirs = (
+            (one.slot, one.features, one.nodes, one.density, one.queries) for one in (self, other)
+        )
+        return mine == theirs
 
     @check_arguments(types=False)
     def renewed(self, version: int) -> Artefact:
@@ -528,10 +600,37 @@ def _check_features(given: Value) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _check_table(document: Fields) -> str | None:
+    """Return the name of the table that an artefact is for, or raise ParameterError; None: for all."""
+    table = document.get("table")
+    if document.get("format") == FORMAT:
+        if "table" in document:
+            raise _unusable_error("table", repr(table), f"none in format {FORMAT}", _EXPORT_AGAIN)
+        return None
+    if not isinstance(table, str) or not 1 <= len(table) <= _MAX_TABLE:
+        raise _unusable_error("table", brief(table, 200), f"a text of 1 to {_MAX_TABLE} characters")
+    return table
+
+
+def _check_queries(kind: str, document: Fields) -> tuple[str, ...]:
+    """Return the queries of a prefetch policy, or raise ParameterError; another one has none."""
+    queries = document.get("queries")
+    if kind != "prefetch":
+        return ()
+    if document.get("table") is None:
+        raise _unusable_error("table", "none", "the table that a prefetch policy is for")
+    if not isinstance(queries, list) or len(queries) > _MAX_QUERIES:
+        raise _unusable_error("queries", brief(queries, 200), f"a list of at most {_MAX_QUERIES:,} texts")
+    texts = tuple(query for query in queries if isinstance(query, str))
+    if len(texts) != len(queries) or len(set(texts)) != len(texts):
+        raise _unusable_error("queries", brief(queries, 200), "texts, each of them once")
+    return texts
+
+
 def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
     """Return whether a JSON value is an action of the leaves of a read or write policy."""
-    if kind == "read":
-        return action in ("local", "remote")
+    if kind in _ACTIONS:
+        return action in _ACTIONS[kind]
     if action == "never":
         return True
     return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action <= MAX_DELAY_S

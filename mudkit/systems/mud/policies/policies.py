@@ -39,13 +39,15 @@ class Expected:
     """A repeated read as a prefetch policy sees it.
 
     ``times`` counts its occurrences. ``due_s`` is the time until the next one, by their mean interval; 0:
-    overdue. ``gain_s`` is the utility of fetching the answer now, in seconds of waiting.
+    overdue. ``gain_s`` is the utility of fetching the answer now, in seconds of waiting. ``since_s`` is the
+    time since the last one.
     """
 
     query: Query
     times: int
     due_s: float
     gain_s: float
+    since_s: float = 0.0
 
 
 class ReadPolicy(Protocol):

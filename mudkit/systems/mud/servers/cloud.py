@@ -12,11 +12,12 @@ from mudkit.events import Host, Installed, Make, Network, Operation, Ports
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.messages.parts import PORT
-from mudkit.systems.mud.operations import Ship
+from mudkit.systems.mud.operations import ForgetUser, Ship
 from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.systems.mud.policies.learner import Learner
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
-from mudkit.systems.mud.servers.generator import Generator
+from mudkit.systems.mud.servers.generator import Generator, Learning
 from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
@@ -61,6 +62,14 @@ class Cloud(Displayed):
     centres : sequence of str, or mapping of str to str or (float, float), optional
         The data centre in which they stand: the name of a city, or a place by name (:mod:`mudkit.places`). By
         default they are near everything.
+    learner : Learner, optional
+        Learns policies from what the clients report that consent to it (``reports_usage=True`` of
+        :class:`~mudkit.systems.mud.Client`): :class:`mudkit.learning.Learner`. None: nothing is reported.
+    relearn_h : float
+        Time from the first report to the policies that are learnt and shipped, and again while there are
+        reports, in hours.
+    usage_days : float
+        Time for which the cloud keeps what was reported, in days.
 
     Raises
     ------
@@ -83,6 +92,9 @@ class Cloud(Displayed):
         max_wait_s: Annotated[float, Range(0.0, 1e9)] = 3600.0,
         keep_deleted_s: Annotated[float, Range(0.0, 1e10)] | None = None,
         centres: Centres | None = None,
+        learner: Learner | None = None,
+        relearn_h: Annotated[float, Range(0.01, 1e5)] = 24.0,
+        usage_days: Annotated[float, Range(0.01, 1e5)] = 30.0,
     ) -> None:
         if keep_deleted_s is None:
             keep_deleted_s = max(_WEEK_S, 2 * max_wait_s)
@@ -90,6 +102,7 @@ class Cloud(Displayed):
             expected = f"more than max_wait_s={max_wait_s:g}"
             raise unusable("keep_deleted_s", keep_deleted_s, expected)
         self.keep_deleted_us = round(keep_deleted_s * 1e6)
+        self.learns = learner is not None
         place = parse_one_centre(centres)
         lag_us = round(replica_lag_s * 1e6)
         self.authority = lab.authority
@@ -134,11 +147,12 @@ class Cloud(Displayed):
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, stores=stores, processors=self.processors,
-                replicas=self.replicas, naming=self.naming,
+                replicas=self.replicas, generator=self.generator, naming=self.naming,
             ))  # fmt: skip
-        self.installed = install(
-            self.generator, partial(Generator, servers=self.notification_servers, naming=self.naming)
-        )
+        self.installed = install(self.generator, partial(
+            Generator, servers=self.notification_servers, naming=self.naming, gateways=self.gateways,
+            learning=None if learner is None else Learning(learner, relearn_h, usage_days, lab.start_us),
+        ))  # fmt: skip
         for number_, address in enumerate(self.notification_servers):
             install(address, partial(
                 NotificationServer, authority=self.authority, number=number_,
@@ -223,6 +237,24 @@ class Cloud(Displayed):
         document = policy.document if isinstance(policy, Artefact) else policy
         devices = None if to is None else list(to)
         return self.installed.call(Ship(app, document, devices))
+
+    def forget(self, user: str) -> Operation:
+        """Remove what the clients of a user have reported of their use.
+
+        Handled by :meth:`~mudkit.systems.mud.servers.usage_sample.UsageSample.forget`.
+
+        Policies that were learnt from it stay in use; those of the next learning know nothing of it.
+
+        Parameters
+        ----------
+        user : str
+
+        Returns
+        -------
+        Operation
+            Its result is the number of reads and writes that were removed.
+        """
+        return self.installed.call(ForgetUser(user))
 
 
 def _address(server: str) -> str:

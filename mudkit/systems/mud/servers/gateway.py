@@ -12,6 +12,7 @@ ReadRequest           to the processor of each partition
 WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
+UsageReport           to the policy generator, and acknowledged at once: it is a sample, which may lack some
 PartitionsMoved       later requests go to the processors that it says
 Mastership            the requests without an answer go to another master of the back end
 answers               to the client; :class:`PartsComplete` after the last part of a read
@@ -71,6 +72,7 @@ from mudkit.systems.mud.messages.requests import (
     RegisterRequest,
     Request,
     RequestRefused,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
@@ -86,6 +88,7 @@ from mudkit.systems.mud.messages.servers import (
     Verified,
 )
 from mudkit.systems.mud.messages.standbys import SERVER_FROM_ELECTIONS, Mastership
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
 from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.partition_assignments import PartitionAssignments
@@ -149,9 +152,11 @@ class Gateway:
         stores: Sequence[str],
         processors: Sequence[str],
         replicas: Sequence[str],
+        generator: str,
         naming: str,
     ) -> None:
         self._me = ports.address
+        self._generator = generator
         self._authority = authority
         self._master = KnownMaster(ports, naming, stores)
         self._assignments = PartitionAssignments(processors)
@@ -249,11 +254,14 @@ class Gateway:
         try:
             if isinstance(what, ReadRequest | RegisterRequest):
                 joined = tables_of_sent(what.predicate)
-            if not isinstance(what, AdministrationRequest):
+            if not isinstance(what, AdministrationRequest | UsageReport):
                 check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
         verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
+        if isinstance(what, UsageReport):
+            routed = Routed(ask.id, what, Route(reply=self._me), verified)
+            return Send(self._generator, routed), Send(source, UsageTaken(ask.id))
         request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
@@ -343,6 +351,7 @@ class Gateway:
         None: it waits for the tables, or for the lineage of the log.
         """
         ask, what, tables = request.ask, request.ask.what, self._tables
+        assert not isinstance(what, UsageReport)  # which is about no table
         is_confirmed = tables.is_confirmed(now_us)
         is_unanswered = now_us >= request.came_us + UNANSWERED_US
         if tables.lsn < 0 or not (is_confirmed or is_unanswered):

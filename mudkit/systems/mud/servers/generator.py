@@ -1,17 +1,19 @@
-"""Policy generator: ships policies to an app's clients (Mobius 6).
+"""Policy generator: learns policies from what clients report, and ships them to an app's clients (Mobius 6).
 
-Learning takes place elsewhere. Its rules:
+A learner decides what is learnt; without one it ships what it is given. Its rules:
 
 ===============  ======================================================================================
 Call             check the policy, store it, and send it to every notification server, with the devices
                  that it is for, if any are named (Mobius 6: those near a place whose write rate changes);
                  the same policy may be shipped again to more devices; one for all devices replaces all
                  earlier ones
+UsageReport      keep what is new of it, bounded in number and age; learn after ``relearn_h``
 LinkUp           send every stored policy to every server that has a range
 PoliciesRequest  a server has started without policies: send it every stored one, once it has a range; and the
                  assignments, if they are not as installed
 StreamAck        remove acknowledged items
-TimerFired       retransmit overdue items; report a server that has not acknowledged one for too long
+TimerFired       retransmit overdue items; report a server that has not acknowledged one for too long.
+                 Learn, and ship what differs from the policies in use; a learner that fails is an incident
 Assignments      send nothing more to a server without a range, and every stored policy to one that has its
                  first one
 ===============  ======================================================================================
@@ -20,11 +22,24 @@ Assignments      send nothing more to a server without a range, and every stored
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from mudkit.delivery.stream import StreamAck
-from mudkit.errors import MudkitError, ParameterError
-from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
+from mudkit.errors import MudkitError, ParameterError, brief
+from mudkit.events import (
+    Call,
+    Complete,
+    Effect,
+    Event,
+    LinkUp,
+    Ports,
+    Received,
+    Record,
+    Send,
+    SetTimer,
+    TimerFired,
+)
 from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.notifications import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
@@ -32,28 +47,60 @@ from mudkit.systems.mud.messages.notifications import (
     PoliciesRequest,
     PolicyUpdate,
 )
-from mudkit.systems.mud.operations import Ship
-from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.systems.mud.messages.servers import GENERATOR_FROM_GATEWAY, Routed
+from mudkit.systems.mud.messages.usage import UsageReport
+from mudkit.systems.mud.operations import ForgetUser, Ship
+from mudkit.systems.mud.policies.artefact import OWN, Artefact
+from mudkit.systems.mud.policies.learner import Learner
 from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
+from mudkit.systems.mud.servers.usage_sample import UsageSample
 from mudkit.systems.receiving import Accepts, record_dropped
 
 _AGAIN_US: Final = 5_000_000
+_LEARN: Final = "learn"
+
+
+class Learning(NamedTuple):
+    """Learner, the time between two learnings and that for which usage is kept; start of virtual time, µs."""
+
+    learner: Learner
+    relearn_h: float
+    usage_days: float
+    start_us: int
 
 
 class Generator:
-    """Machine that ships policies.
+    """Machine that learns and ships policies.
 
-    ``servers`` are the notification servers, ``naming`` is the naming machine.
+    ``servers`` are the notification servers, ``naming`` is the naming machine; ``learning`` None: it does not
+    learn, and takes no reports.
     """
 
-    def __init__(self, ports: Ports, servers: Sequence[str], naming: str) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        servers: Sequence[str],
+        naming: str,
+        gateways: Sequence[str],
+        learning: Learning | None,
+    ) -> None:
         self._store = ports.store
         self._me = ports.address
         self._accepts: dict[
             str,
-            Accepts[PoliciesRequest | StreamAck | Assignments] | Accepts[Assignments | AssignmentsRequest],
-        ] = {naming: SERVER_FROM_NAMING, **dict.fromkeys(servers, GENERATOR_FROM_NOTIFICATION_SERVER)}
+            Accepts[PoliciesRequest | StreamAck | Assignments]
+            | Accepts[Assignments | AssignmentsRequest]
+            | Accepts[Routed[UsageReport]],
+        ] = {
+            naming: SERVER_FROM_NAMING,
+            **dict.fromkeys(servers, GENERATOR_FROM_NOTIFICATION_SERVER),
+            **dict.fromkeys(() if learning is None else gateways, GENERATOR_FROM_GATEWAY),
+        }
+        self._learning = learning
+        keep_us = 0 if learning is None else round(86_400e6 * learning.usage_days)
+        self._sample = UsageSample(self._store, keep_us)
+        self._is_timer_set = False
         self._ranges = Ranges(ports, naming, servers)
         self._senders: dict[str, StreamSender[PolicyUpdate]] = {}
 
@@ -66,17 +113,23 @@ class Generator:
                 effects = None if message is None else self._receive(now_us, source, message)
                 return record_dropped(event) if effects is None else effects
             case LinkUp():
+                again = self._set_timer() if len(self._sample) else ()
                 if not self._senders:  # a restored store has an old count
                     count = self._store.get("count of streams", int) or 0
                     self._store.put("count of streams", max(count, now_us))
                 new = [server for server in self._ranges.serving if server not in self._senders]
-                return [effect for server in new for effect in self._begin_stream(now_us, server)]
+                return [*again, *(effect for server in new for effect in self._begin_stream(now_us, server))]
             case Call(op_id=op_id, operation=Ship() as operation):
                 try:
                     sent = self._ship(now_us, operation)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
+            case Call(op_id=op_id, operation=ForgetUser(user=user)):
+                return (Complete(op_id, self._sample.forget(user)),)
+            case TimerFired(name=name) if name == _LEARN:
+                self._is_timer_set = False
+                return self._learn(now_us)
             case TimerFired(name=name):
                 server = name.removeprefix(AGAIN)
                 sender = self._senders[server]
@@ -91,10 +144,12 @@ class Generator:
         self,
         now_us: int,
         source: str,
-        message: PoliciesRequest | StreamAck | Assignments | AssignmentsRequest,
+        message: PoliciesRequest | StreamAck | Assignments | AssignmentsRequest | Routed[UsageReport],
     ) -> Sequence[Effect] | None:
-        """Handle a message of a notification server or the naming machine; None: it is to be dropped."""
+        """Handle a message of a server; None: it is to be dropped."""
         match message:
+            case Routed(what=report, verified=verified):
+                return [*self._sample.take(now_us, verified, report), *self._set_timer()]
             case PoliciesRequest():
                 known = (Send(source, self._ranges.present),) if self._ranges.epoch else ()
                 return [*self._begin_stream(now_us, source), *known]
@@ -118,11 +173,45 @@ class Generator:
                 effects += self._begin_stream(now_us, server)
         return effects
 
+    def _set_timer(self) -> Sequence[Effect]:
+        """Set the timer of the next learning, unless it is set."""
+        if self._is_timer_set or self._learning is None:
+            return ()
+        self._is_timer_set = True
+        return (SetTimer(_LEARN, round(3_600e6 * self._learning.relearn_h)),)
+
+    def _learn(self, now_us: int) -> Sequence[Effect]:
+        """Call the learner with the sample, and ship the policies that differ from what is in use."""
+        learning = self._learning
+        assert learning is not None
+        effects: list[Effect] = []
+        try:
+            # The seed is that of this generator and time, so that the same run learns the same.
+            seed = crc32(f"{self._me} {now_us}".encode())
+            for app, artefact in learning.learner.learn(self._sample.table(learning.start_us), seed):
+                version = self._newest_version(app, artefact)
+                if version:
+                    document = artefact.renewed(version).document
+                    effects += self._ship(now_us, Ship(app, document, None))
+        except Exception as error:  # whatever it raises: the cloud goes on with the policies that it has
+            what = f"{type(error).__name__}: {error}"
+            return (Record("incidents", {"incident": "learner failed", "detail": brief(what, 1000)}),)
+        return effects
+
+    def _newest_version(self, app: str, artefact: Artefact) -> int:
+        """Return the version that a learnt policy gets; 0: it decides as what is in use."""
+        known = self._store.items(f"policy {app}\n{artefact.slot}\n", PolicyUpdate)
+        newest = max((Artefact.from_document(policy.document) for _, policy in known), default=None,
+                     key=lambda shipped: shipped.version)  # fmt: skip
+        if newest is None:
+            return 0 if artefact.root == OWN else 1
+        return 0 if newest.decides_as(artefact) else newest.version + 1
+
     def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
         """Store a policy, and send it to all notification servers; raise ParameterError for an old one."""
         app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.from_document(document)
-        prefix = f"policy {app}\n{artefact.kind}\n"
+        prefix = f"policy {app}\n{artefact.slot}\n"
         known = dict(self._store.items(prefix, PolicyUpdate))
         newest = max(known.values(), key=lambda policy: policy.version, default=None)
         if newest is not None and artefact.version <= newest.version:
@@ -137,7 +226,7 @@ class Generator:
             to = [*to, *newest.to]
         policy = PolicyUpdate(
             app=app,
-            policy=artefact.kind,
+            policy=artefact.slot,
             document=dict(document),
             to=None if to is None else sorted(set(to)),
         )

@@ -707,10 +707,10 @@ def _is_allowed(
 
 
 def _lacks_policy(session: _Session, policy: PolicyUpdate) -> bool:
-    """Return whether an app of a device follows policies of this kind, and has only older versions."""
+    """Return whether an app of a device follows such policies, and has only older ones of the slot."""
     version, policies = policy.version, session.apps.get(policy.app, {})
     is_for = policy.to is None or session.netid in policy.to
-    return is_for and policies.get(policy.policy, version) < version
+    return is_for and policy.kind in policies and policies.get(policy.policy, 0) < version
 
 
 def _build_policy(session: _Session, policy: PolicyUpdate) -> Policy:

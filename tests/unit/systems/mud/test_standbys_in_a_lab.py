@@ -7,7 +7,8 @@ from mud_standbys import Town
 
 from mudkit.events import Received
 from mudkit.systems import mud
-from mudkit.systems.mud.messages.standbys import StoreAlive, SuspectStore
+from mudkit.systems.mud.messages.standbys import StoreAlive, StoreChange, SuspectStore
+from mudkit.systems.mud.servers import store_server
 from mudkit.systems.mud.servers.leases import CLOCK_ERROR_US, LEASE_US
 from mudkit.wire import as_wire
 
@@ -328,3 +329,52 @@ def test_answers_name_the_last_change():
     town.work(seconds=10)
     alive = [message for _, _, _, message in messages if isinstance(message, StoreAlive)]
     assert {one.incarnation for one in alive} == {mastership(town).incarnation}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_stores_and_naming_machine_under_faults(seed):
+    town = Town(seed, standbys=1 + seed % 2, loss_share=[0.0, 0.1][seed % 2])
+    names = town.play()
+    assert town.list_problems() == [], names
+    assert_equal_stores(town)
+
+
+def acknowledge_at_once(self, now_us, event):
+    """Handle an event as the back end, and send all at once, whatever the standbys have."""
+    if self._acting is None:
+        return ()
+    effects = self._acting.back_end.handle(now_us, event)
+    change = self._acting.recorded.take_change()
+    if change is not None:
+        self._acting.leases.add_change(change)
+        self._set_position(self._acting.leases.term, self._acting.leases.seq)
+    return *effects, *self._release(now_us)
+
+
+def change_without_results(self):
+    """Take the changes, but for the results of writes."""
+    change = take_change(self)
+    values = [] if change is None else [one for one in change.values if not one[0].startswith("applied ")]
+    return None if change is None else StoreChange(values, change.deleted)
+
+
+take_change = store_server._RecordingStore.take_change
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mistake", "lost"),
+    [
+        (store_server.StoreServer, "_pass_on", acknowledge_at_once, "changes"),
+        (store_server._RecordingStore, "take_change", change_without_results, "outcome"),
+    ],
+)
+def test_judge_finds_mistakes(monkeypatch, owner, name, mistake, lost):
+    """A master that acknowledges what its standbys lack, and results of writes that they lack."""
+    monkeypatch.setattr(owner, name, mistake)
+    town = Town(17)
+    back_end = town.cloud.back_end
+    record_messages(town, lambda source, to, message: source == back_end and kind_of(message) == lost)
+    town.work(seconds=3)
+    town.kill(back_end)
+    town.work(seconds=20)
+    assert town.list_problems() != []

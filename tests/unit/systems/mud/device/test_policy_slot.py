@@ -9,11 +9,18 @@ from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
-from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
+from mudkit.predicates import Predicate
+from mudkit.systems.mud import AlwaysRemote, Artefact, Habits, ShippedPolicy, freshness
+from mudkit.systems.mud.device.policy_slot import (
+    PolicySlot,
+    PolicySlots,
+    ShippedPrefetches,
+    ShippedReads,
+    ShippedWrites,
+)
 from mudkit.systems.mud.messages.notifications import Policy
 from mudkit.systems.mud.policies.artefact import Density, sha256
-from mudkit.systems.mud.policies.policies import Cached
+from mudkit.systems.mud.policies.policies import Cached, Expected
 from mudkit.systems.mud.policies.utility import Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -33,6 +40,15 @@ def corrupt(artefact):
     return document
 
 
+def follow(kind, *artefacts, store=None):
+    """Return the slots of an app that follows the policies of a kind, and has been sent some."""
+    slots = PolicySlots(store or MemoryStore())
+    slots.follow(kind)
+    for artefact in artefacts:
+        slots.accept(artefact.slot, artefact.document)
+    return slots
+
+
 class TestPolicySlot:
     def test_a_newer_version_takes_effect(self):
         slot = PolicySlot(MemoryStore(), "read")
@@ -48,7 +64,8 @@ class TestPolicySlot:
             (make_reads(1, [[1]]).document, "more than 2"),
             (make_reads(2, [[1]]).document, "more than 2"),
             (make_writes(3, 60).document, "kind"),
-            ({"format": 3}, "format"),
+            ({"format": 4}, "format"),
+            (Artefact.create("read", 3, [], [[0]], ["local"], table="news").document, "read of news"),
             ("nonsense", "document"),
             (Artefact.create("read", 3, [], [[0]], ["local"], manifest={"n": 1 << 64}).document, "stored"),
         ],
@@ -64,7 +81,7 @@ class TestPolicySlot:
 
     @pytest.mark.parametrize(
         ("number", "remedy"),
-        [(1, "export it again with mudkit.learning.export_policy"), (3, "install the mudkit that wrote it")],
+        [(1, "export it again with mudkit.learning.export_policy"), (4, "install the mudkit that wrote it")],
     )
     def test_file_of_another_format_is_refused_with_what_to_do(self, number, remedy):
         document = {**make_reads(3).document, "format": number}
@@ -94,6 +111,117 @@ class TestPolicySlot:
 
 
 @pytest.mark.parametrize(
+    ("feature", "threshold", "expected"),
+    [("box", 2.5, "local"), ("box", 2.3, "remote"), ("covered", 0.37, "local"), ("covered", 0.35, "remote"),
+     ("window", 61.0, "local"), ("window", 59.0, "remote")],
+)  # fmt: skip
+def test_tree_sees_the_size_of_the_query_and_what_the_cached_one_covers(feature, threshold, expected):
+    """A square of 2.4 km of which a cached one in its middle, of 1.44 km, covers 0.36."""
+    around = "lat BETWEEN {0} AND {1} AND lon BETWEEN {0} AND {1} AND at_s > 40"
+    half = 1.2 / 111.195
+    query, cached = (
+        Query("t", Predicate(around.format(-side, side)), "committed", {}, None)
+        for side in (half, 0.6 * half)
+    )
+    nodes = [[0, threshold, 1, 2, 2], [0], [1]]
+    slots = follow("read", Artefact.create("read", 1, [feature], nodes, ["local", "remote"]))
+    context = {"now_us": 100_000_000}
+    assert ShippedReads(slots, None).decide(query, context, [Cached(cached, 5.0, {})]) == expected
+
+
+def test_size_of_a_query_without_an_area_is_unknown():
+    nodes = [[0, 1e9, 1, 2, 2], [0], [1]]
+    slots = follow("read", Artefact.create("read", 1, ["covered"], nodes, ["local", "remote"]))
+    query = Query("t", Predicate("topic = 'arts'"), "committed", {}, None)
+    assert ShippedReads(slots, None).decide(query, {}, [Cached(query, 5.0, {})]) == "remote"
+
+
+MENU = Query("menus", Predicate("place = 'canteen'"), "committed", {}, None)
+
+
+def fetch_at_noon(version=1, **more):
+    """Return a policy that fetches its first query from 12:00 on, and before 13:00."""
+    nodes = [[0, 0.0, 1, 5, 5], [1, 12.0, 5, 2, 5], [1, 13.0, 4, 3, 3], [1], [0], [1]]
+    more = {"queries": ["place = 'canteen'"], "table": "menus"} | more
+    return Artefact.create("prefetch", version, ["query", "hour"], nodes, ["fetch", "skip"], **more)
+
+
+@pytest.mark.parametrize(("hour", "is_fetched"), [(11.9, False), (12.5, True), (13.5, False)])
+def test_shipped_prefetch_policy_decides_by_query_and_hour(hour, is_fetched):
+    """Without a place, hours are those of UTC."""
+    prefetches = ShippedPrefetches(follow("prefetch", fetch_at_noon()), None)
+    context = {"clock_us": 0, "now_us": int(hour * 3.6e9)}
+    other = replace(MENU, predicate=Predicate("place = 'bar'"))
+    expected = [Expected(query, 3, 0.0, 1.0) for query in (MENU, other)]
+    assert prefetches.select(expected, context) == ([MENU] if is_fetched else [])
+    assert prefetches.select(expected, {"now_us": 0}) == []  # the device knows no calendar
+
+
+def test_prefetch_policy_of_the_device_decides_about_other_tables():
+    """And about all of them, once the shipped one was taken back."""
+    expected = [Expected(MENU, 9, 0.0, 1.0), Expected(replace(MENU, table="news"), 9, 0.0, 1.0)]
+    slots = follow("prefetch", fetch_at_noon())
+    prefetches, context = ShippedPrefetches(slots, Habits()), {"clock_us": 0, "now_us": 0}
+    assert [query.table for query in prefetches.select(expected, context)] == ["news"]
+    assert prefetches.every_s == 60.0
+    taken_back = Artefact.create("prefetch", 2, [], [[0]], ["own"], table="menus")
+    slots.accept(taken_back.slot, taken_back.document)
+    assert [query.table for query in prefetches.select(expected, context)] == ["menus", "news"]
+    assert ShippedPrefetches(slots, None).select(expected, context) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [({"table": None}, "table"), ({"queries": ["a", "a"]}, "queries"), ({"queries": [1]}, "queries")],
+)
+def test_unusable_prefetch_policies_are_refused(given, where):
+    with pytest.raises(ParameterError, match=where):
+        fetch_at_noon(**given)
+
+
+def decide_for(table, action, version=1):
+    return Artefact.create("read", version, [], [[0]], [action], table=table)
+
+
+def test_policy_of_a_table_decides_its_reads_alone():
+    """Policies are keyed by app, table and kind; one of a table is not replaced by one for all tables."""
+    slots = follow("read", decide_for("news", "local"), decide_for(None, "remote", 2))
+    answered = [Cached(Query(table, None, "committed", {}, None), 5.0, {}) for table in ("news", "maps")]
+    reads = ShippedReads(slots, None)
+    decided = [reads.decide(cached.query, {}, answered) for cached in answered]
+    assert decided == ["local", "remote"]
+    assert slots.versions() == {"read": 2, "read of news": 1}
+
+
+def test_policies_of_tables_survive_a_restart():
+    store = MemoryStore()
+    follow("read", decide_for("of in use", "local"), decide_for("of in use", "remote", 5), store=store)
+    again = follow("read", store=store)
+    assert again.versions() == {"read": 0, "read of of in use": 5}
+    assert again.in_use("read", "of in use").root == "remote"
+    assert again.in_use("read", "maps") is None
+
+
+def test_policy_of_a_kind_that_is_not_followed_is_not_kept():
+    slots = follow("read", Artefact.create("write", 1, [], [[0]], [60], table="news"))
+    assert slots.versions() == {"read": 0}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_device_decides_for_a_tree_that_leaves_it_open(version):
+    """A leaf, or the whole tree, of a policy that was taken back."""
+    nodes = [[0, 60.0, 1, 2, 2], [0], [1]] if version == 2 else [[1]]
+    features = ["age"] if version == 2 else []
+    slots = follow("read", Artefact.create("read", version, features, nodes, ["local", "own"]))
+    query = Query("news", None, "committed", {}, None)
+    reads, alone = ShippedReads(slots, AlwaysRemote()), ShippedReads(slots, None)
+    assert reads.decide(query, {}, [Cached(query, 61.0, {})]) == "remote"
+    assert alone.decide(query, {}, [Cached(query, 61.0, {})]) is None
+    if version == 2:
+        assert alone.decide(query, {}, [Cached(query, 60.0, {})]) == "local"
+
+
+@pytest.mark.parametrize(
     ("location", "earlier_location", "expected"),
     [
         ((30.0, -97.0), (30.005, -97.0), "local"),
@@ -105,12 +233,11 @@ class TestPolicySlot:
 )
 def test_distance_feature_compares_locations_of_two_reads(location, earlier_location, expected):
     near = Artefact.create("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
-    slot = PolicySlot(MemoryStore(), "read")
-    slot.accept(near.document)
+    slots = follow("read", near)
     now, before = ({} if loc is None else {"loc": loc} for loc in (location, earlier_location))
     current, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
     for query, source in ((answered, expected), (replace(answered, table="t"), "remote")):
-        assert ShippedReads(slot, None).decide(current, {}, [Cached(query, 5.0, {})]) == source
+        assert ShippedReads(slots, None).decide(current, {}, [Cached(query, 5.0, {})]) == source
 
 
 MONDAY_NOON_US = 1_795_435_200_000_000
@@ -131,10 +258,9 @@ def test_write_delay_depends_on_location_and_time(feature, threshold, context, i
     """Follow the branch for missing values if a feature is unknown."""
     table = Density(1.0, {(30, 0): RATES}) if feature == "density" else None
     nodes = [[0, threshold, 1, 2, 2], [0], [1]]
-    slot = PolicySlot(MemoryStore(), "write")
-    slot.accept(Artefact.create("write", 1, [feature], nodes, [60, "never"], density=table).document)
+    slots = follow("write", Artefact.create("write", 1, [feature], nodes, [60, "never"], density=table))
     context = {"clock_us": MONDAY_NOON_US, "now_us": 0, **context}
-    assert ShippedWrites(slot, None).delay({}, context) == (60 if is_at_most else "never")
+    assert ShippedWrites(slots, None).delay({}, context) == (60 if is_at_most else "never")
 
 
 def create_news(place, name="ann", **client):

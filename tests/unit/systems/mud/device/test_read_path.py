@@ -430,6 +430,7 @@ def test_gain_of_a_prefetch_is_that_of_its_answer_when_the_read_is_due(now_s, du
         ),
         Habits(),
         SimpleNamespace(utility_in_context=lambda *_: utility),
+        lambda *_: None,
     )
     query = Query("news", Predicate("TRUE"), "committed", {}, None)
     expected = prefetching._estimate(now_s * 1_000_000, _Habit(query, 4, 5_000_000, 65_000_000))

@@ -30,7 +30,7 @@ def generator(store):
 
 
 def start_generator(store):
-    generator = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER], "naming")
+    generator = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER], "naming", [], None)
     generator.handle(0, LinkUp("mud-policies", "server"))
     return generator
 
@@ -87,7 +87,7 @@ def test_all_policies_are_sent_after_a_restart_of_server_or_generator(generator,
     first, message = (item for _, item in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
     assert first == {"kind": "followed"}
     assert message["body"]["document"]["version"] == 1
-    restarted = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER], "naming")
+    restarted = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER], "naming", [], None)
     _, answer = (item for _, item in sent(restarted.handle(2, LinkUp("mud-policies", "server"))))
     assert answer["body"] == message["body"]
     assert answer["stream"] != message["stream"]

@@ -27,10 +27,12 @@ from mudkit.systems.mud.messages.requests import (
     Part,
     ReadRequest,
     Request,
+    UsageTaken,
     WriteOutcome,
     WriteRequest,
 )
 from mudkit.systems.mud.messages.servers import FollowLog, Log, LogAck, Route, Routed, TablesState, Verified
+from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.backend import BEFORE_FIRST, BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.systems.mud.servers.processor import Processor
@@ -98,7 +100,7 @@ def draw_struct(draw: st.DrawFn, kind: type[Any], **fixed: Any) -> Any:
 
 def gateway(tables: Sequence[Table] = (), log_incarnation: str = "") -> Gateway:
     """Return a gateway whose tables are confirmed, in an incarnation of the log."""
-    machine = Gateway(ports("gateway"), AUTHORITY, ["master"], ["p0", "p1"], ["r"], "naming")
+    machine = Gateway(ports("gateway"), AUTHORITY, ["master"], ["p0", "p1"], ["r"], "policies", "naming")
     lineage = {log_incarnation: 1} if log_incarnation else UNSET
     machine.handle(0, Received("master", TablesState("", 7, [TABLE, *tables], [], lineage)))
     question, *_ = machine._tables.ask(0)
@@ -130,7 +132,8 @@ def passed_by(machine: Gateway, ask: Any) -> list[Routed[Request]]:
 @given(st.data())
 def test_gateway_passes_a_request_on_as_its_client_has_sent_it(kind, data):
     """Alone, in a batch, or with those of other apps: nothing of it is declared or built again."""
-    fixed = {"name": "t", "reader": {"age": 3}} if "reader" in kind.__struct_fields__ else {"name": "t"}
+    known = {"name": "t", "reader": {"age": 3}}
+    fixed = {name: value for name, value in known.items() if name in kind.__struct_fields__}
     if kind is ReadRequest:
         fixed["keys"] = data.draw(st.none() | st.lists(st.sampled_from("ahz"), min_size=1))
     request = data.draw(draw_struct(kind, **fixed))
@@ -138,11 +141,14 @@ def test_gateway_passes_a_request_on_as_its_client_has_sent_it(kind, data):
     batch = AskBatch("jane/news", TOKEN, [IdentifiedRequest(alone.id, request)], alone.log_incarnation)
     for ask in (alone, batch, AppsBatch([alone])):
         passed = passed_by(gateway(log_incarnation=alone.log_incarnation or ""), ask)
+        if kind is UsageReport:
+            assert passed.pop() == UsageTaken("jane/news 1")
         assert passed
         for routed in passed:
             assert routed.what is request
             assert (routed.id, routed.verified) == ("jane/news 1", SENDER)
-            assert (routed.route.reply, routed.route.log_incarnation) == ("gateway", alone.log_incarnation)
+            assert routed.route.reply == "gateway"
+            assert kind is UsageReport or routed.route.log_incarnation == alone.log_incarnation
 
 
 @examples(25)

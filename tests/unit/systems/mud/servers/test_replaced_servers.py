@@ -95,7 +95,7 @@ class Shipping(Role):
     """Policy generator that has shipped a policy."""
 
     def __init__(self):
-        self.machine = Generator(ports("generator"), ["first", "second"], "naming")
+        self.machine = Generator(ports("generator"), ["first", "second"], "naming", [], None)
         self.machine.handle(0, LinkUp("generator", "server"))
         self.ship(POLICY)
 

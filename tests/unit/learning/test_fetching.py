@@ -1,0 +1,119 @@
+"""Prefetch policies: habits that were planted are found, and none where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mudkit.learning import Learner
+from mudkit.learning.fetching import build_examples, learn_prefetches
+from mudkit.systems.mud.policies.artefact import OWN, PREFETCH_EVERY_S
+from mudkit.trace.schema import USAGE
+
+DAY_US = 86_400_000_000
+START_US = 1_267_401_600_000_000
+"""1 March 2010, 00:00 UTC, a Monday."""
+MENU, NEWS = "place = 'canteen'", "topic = 'arts'"
+
+
+def row(device, t_us, query, op="read"):
+    return {"device": device, "app": "menus", "ts": t_us, "table": "menus", "op": op, "query": query,
+            "source": "remote" if op == "read" else None}  # fmt: skip
+
+
+def build_usage(*, devices=10, days=7, hours=((12.1, MENU),), jitter_h=0.1, other_share=0.0, seed=1):
+    """Return the usage of devices that read queries at the same hours each day.
+
+    ``jitter_h`` is the largest deviation from the hour, and ``other_share`` the share of the reads that come
+    at any time of the day instead.
+    """
+    rng = np.random.default_rng(seed)
+    rows = [row(f"phone-{number}", START_US + days * DAY_US, None, "write") for number in range(devices)]
+    for number, day in np.ndindex(devices, days):
+        for hour, query in hours:
+            at_h = (
+                rng.uniform(0, 24) if rng.random() < other_share else hour + rng.uniform(-jitter_h, jitter_h)
+            )
+            rows.append(row(f"phone-{number}", START_US + day * DAY_US + int(at_h * 3.6e9), query))
+    return pa.Table.from_pylist(sorted(rows, key=lambda one: one["ts"]), USAGE)
+
+
+def learn(usage, **more):
+    return learn_prefetches(usage, "menus", **{"min_devices": 5, "min_hit_share": 0.5} | more)
+
+
+def fetches(artefact, query=MENU, *, weekday=2.0, last_h=12.1):
+    """Return the beginnings of the intervals, in hours, before which a query is fetched that is read daily."""
+    known = {"query": float(artefact.queries.index(query)), "weekday": weekday, "lat": None, "lon": None}
+    fetched = []
+    for hour in np.arange(0, 24, 0.25).tolist():
+        values = known | {"hour": hour, "since": 3600.0 * ((hour - last_h) % 24)}
+        if artefact.decide([values[name] for name in artefact.features]) == "fetch":
+            fetched.append(hour)
+    return fetched
+
+
+@pytest.mark.parametrize(("jitter_h", "other_share"), [(0.05, 0.0), (0.1, 0.1), (0.1, 0.3)])
+def test_planted_hour_is_found(jitter_h, other_share):
+    """Everybody looks at the menu at about 12:06: it is fetched at noon, and at no other time."""
+    artefact = learn(build_usage(jitter_h=jitter_h, other_share=other_share))
+    assert (artefact.kind, artefact.table, artefact.queries) == ("prefetch", "menus", (MENU,))
+    assert fetches(artefact) == [12.0]
+
+
+def test_queries_have_hours_of_their_own():
+    usage = build_usage(hours=((12.1, MENU), (18.1, NEWS)), jitter_h=0.05)
+    artefact = learn(usage)
+    assert fetches(artefact, MENU) == [12.0]
+    assert fetches(artefact, NEWS, last_h=18.1) == [18.0]
+
+
+def test_weekends_differ():
+    usage = build_usage(days=21, hours=((12.1, MENU),), jitter_h=0.05)
+    day = (np.array(usage["ts"].cast(pa.int64()).to_pylist()) - START_US) // DAY_US % 7
+    artefact = learn(usage.filter(pa.array(day < 5)))
+    assert fetches(artefact, weekday=2.0) == [12.0]
+    assert fetches(artefact, weekday=6.0) == []
+
+
+def test_nothing_is_fetched_where_times_are_shuffled():
+    assert learn(build_usage(other_share=1.0)).root == OWN
+
+
+def test_same_usage_gives_the_same_policy():
+    first, second = (learn(build_usage()).document for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("devices", [4, 5])
+def test_query_of_few_devices_is_never_named(devices):
+    artefact = learn(build_usage(devices=devices))
+    assert (artefact is None) is (devices < 5)
+
+
+def test_query_of_one_device_is_not_named_beside_others():
+    usage = build_usage()
+    secret = [row("phone-0", START_US + day * DAY_US, "name = 'secret'") for day in range(7)]
+    artefact = learn(pa.concat_tables([usage, pa.Table.from_pylist(secret, USAGE)]))
+    assert artefact.queries == (MENU,)
+    assert "secret" not in str(artefact.document)
+
+
+def test_intervals_by_hand():
+    """Reads at 10:05 and 11:00 and a last report at 11:20: five quarters, of which one has a read."""
+    times = [START_US + int(minutes * 60e6) for minutes in (605, 660)]
+    rows = [row("a", t_us, MENU) for t_us in times] + [row("a", START_US + int(680 * 60e6), None, "write")]
+    usage = pa.Table.from_pylist(rows, USAGE)
+    examples = build_examples(usage, usage.slice(0, 2), [MENU])
+    hour = examples.features[:, 1].tolist()
+    assert hour == [10.25, 10.5, 10.75, 11.0, 11.25]
+    assert examples.is_read.tolist() == [False, False, False, True, False]
+    assert (examples.features[:, 5] / 60).tolist() == pytest.approx([10, 25, 40, 55, 15])
+    assert PREFETCH_EVERY_S == 900.0
+
+
+def test_learner_has_a_prefetch_policy_beside_others():
+    learnt = {one.artefact.slot: one for one in Learner().learn(build_usage(), 1)}
+    assert set(learnt) == {"prefetch of menus"}
+    assert learnt["prefetch of menus"].app == "menus"
