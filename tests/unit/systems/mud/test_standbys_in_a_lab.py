@@ -352,7 +352,7 @@ def acknowledge_at_once(self, now_us, event):
 
 
 def change_without_results(self):
-    """Take the changes, but for the results of writes."""
+    """Return the changes, but for the results of writes."""
     change = take_change(self)
     values = [] if change is None else [one for one in change.values if not one[0].startswith("applied ")]
     return None if change is None else StoreChange(values, change.deleted)

@@ -104,7 +104,7 @@ def test_answers_from_before_a_start_do_not_count(harness):
     assert harness.present.epoch == 0
 
 
-def test_nobody_is_elected_if_no_member_answers(harness):
+def test_no_store_is_elected_if_no_member_answers(harness):
     harness.suspect("s1")
     harness.pass_time()
     assert harness.present.epoch == 0
