@@ -56,6 +56,7 @@ from mudkit.systems.mud.messages.standbys import (
     MastershipRequest,
     StoreAlive,
     StoreChange,
+    StoreChanges,
     StoreCopy,
     StoreProbe,
 )
@@ -339,6 +340,13 @@ class StoreServer:
                 return (Send(source, self._master.present),)
             case CopyAck():
                 return self._record_ack(now_us, source, message)
+            case StoreChanges() | StoreCopy():
+                return self._follow_store(now_us, source, message)
+
+    def _follow_store(
+        self, now_us: int, source: str, message: StoreChanges | StoreCopy
+    ) -> Sequence[Effect] | None:
+        """Change or replace the store as the master says, and acknowledge it; None: it is to be dropped."""
         present = self._master.present
         if message.term < present.term or self._acting is not None:
             return (Send(source, present),)
