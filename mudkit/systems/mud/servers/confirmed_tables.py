@@ -57,7 +57,7 @@ class ConfirmedTables(HeardLog):
         effects: list[Effect] = []
         if self.lsn < 0:
             self._is_state_requested = True
-            effects.append(Send(self._back_end, FollowLog(self._incarnation)))
+            effects.append(Send(self.back_end, FollowLog(self._incarnation)))
         if self.lsn >= 0 or self._history.nonce is not None:
             self._history.open_question(self._entropy)
             effects.append(self._acknowledge(now_us, log_incarnation))

@@ -14,7 +14,7 @@ SERVERS = ["n1", "n2", "n3"]
 PROCESSORS = ["q1", "q2", "q3"]
 IN_TURNS = PROCESSORS * 12
 """Processors of the ranges of partitions, as installed."""
-FOLLOWERS = [*SERVERS, *PROCESSORS, "g", "p"]
+FOLLOWERS = [*SERVERS, *PROCESSORS, "g", "store", "p"]
 REST = {"processors": IN_TURNS, "moved": []}
 SECOND_US = 1_000_000
 
@@ -24,7 +24,7 @@ class Harness:
 
     def __init__(self, store_ports=None, servers=SERVERS):
         self.ports = store_ports or ports("names")
-        self.machine = Naming(self.ports, servers, PROCESSORS, ["g"], ["p"])
+        self.machine = Naming(self.ports, servers, PROCESSORS, ["g"], ["r"], ["store"], ["p"])
         self.now_us = 0
 
     def take(self, kind, source, **fields):
@@ -87,7 +87,7 @@ def test_ranges_go_to_the_server_with_the_fewest_and_all_are_told(harness):
     assert (epoch, harness.present.servers) == (PROBE_US, ["n2", "n2", "n3"])
     expected = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"], **REST}
     assert messages == [(to, expected) for to in FOLLOWERS]
-    for source in ("n2", "n3", *PROCESSORS, "g", "p"):
+    for source in ("n2", "n3", *PROCESSORS, "g", "store", "p"):
         harness.take("assigned", source, epoch=epoch)
     again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
     assert again == [("n1", expected)]
