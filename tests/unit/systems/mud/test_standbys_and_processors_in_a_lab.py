@@ -55,10 +55,10 @@ def test_next_master_knows_that_a_processor_was_replaced(standbys):
     town.work(seconds=5)
     town.kill(dead)
     assert_served_by_another(town, dead)
+    for standby in town.cloud.standbys:
+        kept = town.lab.world.at_address[standby].store.get("assignments", Assignments)
+        assert kept == naming_of(town).ranges.present
     town.kill(town.cloud.master)
-    while town.cloud.master is None:
-        town.work(seconds=0.1)
-    assert back_end_of(town)._ranges.present == naming_of(town).ranges.present
     assert_served_by_another(town, dead)
     assert town.cloud.master in town.cloud.standbys
 
@@ -84,7 +84,7 @@ def test_processor_and_master_die_together():
 
 
 def test_suspicion_waits_only_until_a_dead_standby_is_no_member():
-    """What the back end sends waits for the standby, also the report of a processor."""
+    """A report of the back end waits for the standby, as all that it sends."""
     town = Town(4)
     dead = processor_of(town)
     write = town.clients[0].write("t", "a", {"n": 1})
@@ -92,9 +92,9 @@ def test_suspicion_waits_only_until_a_dead_standby_is_no_member():
         town.lab.run(seconds=0.0001)
     town.kill(dead)
     town.kill(town.cloud.standbys[0])
-    lose = town.watcher.read("t", None, "continuous", sync_timestamp=0, callback=lambda change: None)
+    read = town.watcher.read("t", None, "continuous", sync_timestamp=0, callback=lambda change: None)
     town.lab.run(seconds=45)
-    assert lose.done()
+    assert read.done()
     assert_served_by_another(town, dead)
 
 
@@ -121,9 +121,7 @@ def test_naming_machine_is_idle_when_the_master_has_the_assignments():
     town.lab.run(minutes=30)
     sent = []
     town.lab.faults.messages()
-    town.lab.world.fault_hook = lambda transfer: (
-        sent.append((transfer.sender.address, transfer.to)) or (0,)
-    )
+    town.lab.world.fault_hook = lambda transfer: sent.append((transfer.sender.address, transfer.to)) or (0,)
     town.lab.run(hours=3)
     assert [pair for pair in sent if town.cloud.naming in pair] == []
 
@@ -136,7 +134,7 @@ def test_odd_assignments_are_dropped_and_a_standby_does_not_acknowledge_any():
     world, naming = town.lab.world, town.cloud.naming
     present = naming_of(town).ranges.present
     for address in town.stores:
-        for name, value in as_wire(present).items():
+        for name in as_wire(present):
             for odd in ODD:
                 fields = {**as_wire(present), "epoch": 7, name: odd}
                 world._handle(world.at_address[address], Received(naming, fields))

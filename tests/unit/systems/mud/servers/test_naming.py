@@ -105,12 +105,12 @@ def test_back_end_gets_the_assignments_at_its_master_and_at_the_next_one_until_o
     epoch = harness.present.epoch
     elected = {"epoch": 5, "term": 5, "former_term": 0, "incarnation": "i"}
     members = {"master": "standby", "members": ["standby"]}
-    told = harness.take("mastership", "standby", **elected, **members)
-    assert [to for to, message in told if message["kind"] == "assignments"] == ["standby"]
+    sent_now = harness.take("mastership", "standby", **elected, **members)
+    assert [to for to, message in sent_now if message["kind"] == "assignments"] == ["standby"]
     harness.take("assigned", "standby", epoch=epoch)
     back = {"master": "store", "members": ["standby", "store"]}
-    told = harness.take("mastership", "standby", **{**elected, "epoch": 6, "term": 6}, **back)
-    assert [to for to, message in told if message["kind"] == "assignments"] == []
+    sent_now = harness.take("mastership", "standby", **{**elected, "epoch": 6, "term": 6}, **back)
+    assert [to for to, message in sent_now if message["kind"] == "assignments"] == []
     again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
     assert {to for to, _ in again}.isdisjoint(["store", "standby"])
 
