@@ -126,9 +126,12 @@ def did_you_mean(
     text = given.lower() if isinstance(given, str) else ""
     near = spellings.get(text, [])
     if not near:
-        close = difflib.get_close_matches(text, spellings, n=3)
+        # No spelling is near a text of three times its length, and difflib would read all of the text first.
+        is_comparable = len(text) <= 3 * max(map(len, spellings), default=0)
+        close = difflib.get_close_matches(text, spellings, n=3) if is_comparable else []
         near = [word for spelling in close for word in spellings[spelling]]
-        near += [word for word in words if set(text.split("_")) <= set(word.lower().split("_"))]
+        parts = set(text.split("_"))
+        near += [word for word in words if parts <= set(word.lower().split("_"))]
     return f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 

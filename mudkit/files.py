@@ -449,8 +449,12 @@ def sizes_below(folder: Place) -> dict[str, int]:
     A folder that is not there has none. One in it that may not be listed is an error, no empty one.
     """
     if isinstance(folder, Path):
-        paths = (Path(at, name) for at, _, names in walk(folder) for name in names)
-        files = {file.relative_to(folder).as_posix(): file.stat().st_size for file in paths if file.is_file()}
+        files: dict[str, int] = {}
+        for at, _, names in walk(folder):
+            within = Path(at).relative_to(folder).as_posix()
+            above = "" if within == "." else f"{within}/"
+            paths = ((name, Path(at, name)) for name in names)
+            files |= {f"{above}{name}": file.stat().st_size for name, file in paths if file.is_file()}
     else:
         start = folder.path.rstrip("/") + "/"
         files = {name.removeprefix(start): size_bytes for name, size_bytes in _listed(folder.fs, folder.path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -22,13 +23,21 @@ MAX_MESSAGE_DEPTH: Final = 128
 """Levels of lists and mappings that a message from the network may have."""
 
 
+@cache
+def _kind_and_names(struct: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return the field with the kind of a struct, if it has one, and its fields by both names."""
+    config = struct.__struct_config__
+    kind = {} if config.tag_field is None else {config.tag_field: config.tag}
+    return kind, tuple(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
+
+
 def wire_fields(message: Any) -> Mapping[str, Any]:
     """Return the fields of a message by wire name, its kind first; empty for a value without fields."""
     if not isinstance(message, msgspec.Struct):
         return message if isinstance(message, dict | Mapping) else {}
-    config = message.__struct_config__
-    fields = {config.tag_field: config.tag} if config.tag_field is not None else {}
-    for name, wire_name in zip(message.__struct_fields__, message.__struct_encode_fields__, strict=True):
+    kind, names = _kind_and_names(type(message))
+    fields = kind.copy()
+    for name, wire_name in names:
         value = getattr(message, name)
         if value is not msgspec.UNSET:
             fields[wire_name] = value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import gzip
+import os
 import signal
 import subprocess
 import time
@@ -27,6 +29,8 @@ settings.register_profile("sample", settings.get_profile("soak"), max_examples=2
 settings.load_profile("test")
 
 REPOSITORY = Path(__file__).parents[1]
+# Every process keeps the constants that Hypothesis reads in all modules, which takes seconds, in one folder.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(REPOSITORY / ".hypothesis"))
 SHARED = REPOSITORY.parent / "shared" / "data"
 
 
@@ -194,11 +198,7 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
-
-
-def pytest_unconfigure() -> None:
-    """Return to the collector what was left out, for the end of the process."""
-    gc.unfreeze()
+        atexit.register(gc.unfreeze)  # not before: pytest collects garbage twice when it ends
 
 
 def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:

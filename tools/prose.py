@@ -17,6 +17,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,16 +74,29 @@ def findings(source: str) -> Iterator[Finding]:
 
 
 def _walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes but contexts, each before its parts, in a third of the time of `ast.walk`."""
-    todo = [tree]
+    """Yield all nodes but contexts and operators, each before its parts, much faster than `ast.walk`."""
+    todo: list[ast.AST | str | int | None] = [tree]
     while todo:
         node = todo.pop()
+        if not isinstance(node, ast.AST):  # a field may have a text or nothing in place of a node
+            continue
         yield node
-        for value in reversed(vars(node).values()):
-            if isinstance(value, list):
-                todo += [part for part in reversed(value) if isinstance(part, ast.AST)]
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+        for name in _fields_with_nodes(type(node)):
+            value = getattr(node, name)
+            if type(value) is list:
+                todo += reversed(value)
+            elif value is not None:
                 todo.append(value)
+
+
+@cache
+def _fields_with_nodes(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Return the fields of a node that may hold others with names or texts, the last one first."""
+    if kind in (ast.Constant, ast.Name):
+        return ()
+    return tuple(
+        name for name in reversed(kind._fields) if name not in {"ctx", "op", "ops", "attr", "id", "kind"}
+    )
 
 
 def _docstring_findings(line: int, text: str) -> Iterator[Finding]:

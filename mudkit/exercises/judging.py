@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import traceback
@@ -438,7 +439,8 @@ def judged(
     used_s: Callable[[], float] = process_time,
 ) -> Judgement:
     """Judge a function; an exception that it raises, or that it does not end, is a failure like any other."""
-    set_hypothesis_home_dir(_home())  # the default is the reader's working folder
+    if "HYPOTHESIS_STORAGE_DIRECTORY" not in os.environ:
+        set_hypothesis_home_dir(_home())  # the default is the reader's working folder
     count = 0
     running = ""
     failure: PlayedScenario | None = None

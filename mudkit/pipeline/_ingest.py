@@ -308,13 +308,15 @@ class IngestWork:
             PartWriter(job, f"{job.work}/{_ROWS}", name, is_scratch=True) as rows,
         ):
             waiting: list[pa.Table] = []
+            waiting_rows = 0
             for batch in parsed:
                 tally.add_parsed(batch)
                 aside.write(batch.bad)
                 waiting.append(batch.good)
-                if sum(map(len, waiting)) >= GROUP_ROWS:
+                waiting_rows += len(batch.good)
+                if waiting_rows >= GROUP_ROWS:
                     self._write_buckets(rows, waiting)
-                    waiting = []
+                    waiting, waiting_rows = [], 0
             self._write_buckets(rows, waiting)
         return Part({"tally": vars(tally)}, (*rows.files, *aside.files))
 
@@ -326,7 +328,7 @@ class IngestWork:
         rows = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
         for number, some in rows_by_bucket(rows, self.buckets):
             of = pa.array(np.full(len(some), number, dtype=np.int32))
-            writer.write(_with_texts(some).append_column(_BUCKET, of))
+            writer.write(some.append_column(_BUCKET, of))
             writer.end_group()
 
     def clean(self, name: str, item: tuple[int, Sequence[str]]) -> Part:
@@ -354,14 +356,6 @@ class IngestWork:
     def merge(self, name: str, merges: Sequence[Merge]) -> Part:
         """Write the files of the trace that some merges describe, and return them as a part."""
         return Part(None, tuple(merge(self.job, merges, self.format)))
-
-
-def _with_texts(rows: pa.Table) -> pa.Table:
-    """Return rows with texts instead of dictionaries, which may have names of other rows only."""
-    fields = [
-        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in rows.schema
-    ]
-    return rows.cast(pa.schema(fields))
 
 
 def _spans(cleaned: Iterable[Part]) -> dict[str, list[Span]]:

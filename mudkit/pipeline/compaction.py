@@ -69,7 +69,7 @@ def write_by_date(job: Job, name: str, rows: pa.Table, label: str, max_rows: int
     """Write the rows of a table, sorted by time, with row groups that end at midnight."""
     t_us = epoch_us(rows["ts"])
     order = stable_order(t_us)
-    rows = rows.cast(SCHEMAS[name]).take(pa.array(order))
+    rows = rows.take(pa.array(order))
     days = t_us[order] // _US_PER_DAY
     edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(rows)]
     with PartWriter(job, f"{job.work}/{name}", label, is_scratch=True) as writer:
@@ -259,11 +259,22 @@ def _metadata(place: Place) -> pq.FileMetaData:
 
 def _sorted(name: str, rows: pa.Table) -> pa.Table:
     """Return the rows of a table in the trace's order: by the last of its columns first, each time stably."""
-    order: NDArray[np.int64] | None = None
-    for column in reversed(_ORDER[name]):
+    if not len(rows):
+        return rows
+    keys: list[NDArray[np.int64]] = []
+    for column in _ORDER[name]:
         values = rows[column]
         numbers = device_codes(values) if column == "device" else values.cast(pa.int64()).to_numpy()
-        order = stable_order(numbers) if order is None else order[stable_order(numbers[order])]
+        least, most = int(numbers.min()), int(numbers.max())
+        width = most - least + 1
+        # The rows of each file are in order: by one key NumPy merges them, which is faster than sorting.
+        if keys and (int(keys[-1].max()) + 1) * width <= np.iinfo(np.int64).max:
+            keys[-1] = keys[-1] * width + (numbers - least)
+        else:
+            keys.append(numbers - least if width <= np.iinfo(np.int64).max else numbers)
+    order = stable_order(keys[-1])
+    for key in reversed(keys[:-1]):
+        order = order[stable_order(key[order])]
     return rows.take(pa.array(order))
 
 

@@ -117,7 +117,7 @@ class FileInput:
             others = [part for part in segments if part.rows_before is not None]
             segments = sorted([*others, *counted], key=lambda part: order[part.file])
         # If the source begins with local times, whether others name a zone is found here, for all tasks.
-        next(parsed_batches(plan, segments[:1]), None)
+        next(parsed_batches(plan, [plan.source.beginning(part) for part in segments[:1]]), None)
 
         def parse(name: str, group: Sequence[Segment]) -> Part:
             return write(name, _parsed(plan, known, group))

@@ -24,7 +24,7 @@ NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _DICTIONARY: Final = "dictionary"
 _SCRATCH_ENCODINGS: Final = {
-    _DICTIONARY: (pa.types.is_string,),
+    _DICTIONARY: (pa.types.is_string, pa.types.is_dictionary),
     "DELTA_BINARY_PACKED": (pa.types.is_integer, pa.types.is_timestamp),
     "BYTE_STREAM_SPLIT": (pa.types.is_floating,),
 }
@@ -55,6 +55,16 @@ class _ParquetWriter:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class _ScratchWriter(_ParquetWriter):
+    """Writer of Parquet that is read soon, and once."""
+
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema) -> None:
+        super().__init__(sink, schema, **_scratch_form(schema))
+
+    def write(self, table: pa.Table) -> None:
+        super().write(_with_own_names(table))
 
 
 class _OrcWriter:
@@ -122,7 +132,7 @@ def open_writer(
     A scratch file, always in Parquet, is written fast, in encodings that not every reader of Parquet knows.
     """
     if is_scratch:
-        return _ParquetWriter(sink, schema, **_scratch_form(schema))
+        return _ScratchWriter(sink, schema)
     return _WRITERS[format](sink, schema)
 
 
@@ -139,6 +149,17 @@ def _scratch_form(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": encodings,
         "write_statistics": names["DELTA_BINARY_PACKED"],
     }
+
+
+def _with_own_names(rows: pa.Table) -> pa.Table:
+    """Return rows whose dictionaries have their own names only, not those of other rows."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            column = rows.column(number).combine_chunks()
+            used = column.indices.dictionary_encode()
+            names = column.dictionary.take(used.dictionary)
+            rows = rows.set_column(number, field, pa.DictionaryArray.from_arrays(used.indices, names))
+    return rows
 
 
 def rows_by_date(table: pa.Table, column: str) -> Iterator[tuple[str, pa.Table]]:

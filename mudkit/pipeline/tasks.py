@@ -90,6 +90,7 @@ class PartWriter:
         self._job, self._folder, self._label, self._file_bytes = job, folder, label, file_bytes
         self._format, self._by, self._is_scratch = format, by, is_scratch
         self._waiting: list[pa.Table] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._stack = ExitStack()
         self._file: _OpenFile | None = None
         self._rows = self._groups_of_file = 0
@@ -113,17 +114,18 @@ class PartWriter:
 
     def write(self, table: pa.Table) -> None:
         """Append rows; they are written when they fill a row group."""
+        if not len(table):
+            return
         self._waiting.append(table)
-        if (
-            sum(map(len, self._waiting)) >= GROUP_ROWS
-            or sum(waiting.nbytes for waiting in self._waiting) >= GROUP_BYTES
-        ):
+        self._waiting_rows += len(table)
+        self._waiting_bytes += table.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
             self.end_group()
 
     def end_group(self) -> None:
         """Write the rows that wait as one row group, or as one for each date."""
-        tables = [table for table in self._waiting if len(table)]
-        self._waiting = []
+        tables = self._waiting
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         if not tables:
             return
         table = pa.concat_tables(tables, promote_options="default")

@@ -14,6 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -402,8 +403,9 @@ def page_request(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return request | {"fingerprint": _fingerprint(request)}
 
 
+@cache
 def _versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of the packages that results depend on, which are read once."""
     return {"python": platform.python_version()} | {
         package: metadata.version(package) for package in _VERSIONS
     }

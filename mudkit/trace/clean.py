@@ -25,7 +25,7 @@ from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, w
 
 
 class CleanTables(NamedTuple):
-    """Cleaned tables, with the schemas of the trace."""
+    """Cleaned tables, with the schemas of the trace; the devices of positions are a dictionary."""
 
     positions: pa.Table
     reads: pa.Table
@@ -72,8 +72,11 @@ def clean_positions(good: pa.Table) -> Positions:
     columns["ts"] = timestamps(t_us[rows])
     columns["speed_mps"] = _or_nulls(good, "speed_mps", pa.float64()).take(rows)
     occupied = good["occupied"].take(rows).combine_chunks() if "occupied" in good.column_names else None
-    table = pa.table({name: columns[name] for name in POSITIONS.names})
-    return Positions(table.cast(POSITIONS), occupied, rejected)
+    columns["device"] = columns["device"].combine_chunks().dictionary_encode()
+    device = POSITIONS.field("device").with_type(columns["device"].type)
+    schema = POSITIONS.set(POSITIONS.get_field_index("device"), device)
+    table = pa.table({name: columns[name] for name in POSITIONS.names}).cast(schema)
+    return Positions(table, occupied, rejected)
 
 
 def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:

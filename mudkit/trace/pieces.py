@@ -83,7 +83,8 @@ class FilePieces:
             tables = clean(self._rows.rows(first, last), self._plan)
             tally.add_cleaned(tables)
             rejected = pa.concat_tables([*_up_to(unread, self._max_rows), tables.rejected])
-            yield Loaded(tables.positions, tables.reads, rejected, self.description, tables.fares)
+            positions = tables.positions.cast(POSITIONS)
+            yield Loaded(positions, tables.reads, rejected, self.description, tables.fares)
         yield from _only_rejected(unread, self._max_rows, self.description)
         tally.check_cleaned(self._plan)
 

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible
 from mudkit.trace.formats import Segment
@@ -66,7 +65,7 @@ class Tally:
         """Count the cleaned rows of whole devices."""
         self.positions += len(tables.positions)
         self.reads += len(tables.reads)
-        self.devices += pc.count_distinct(tables.positions["device"]).as_py()
+        self.devices += len(tables.positions["device"].unique())
         self.rejected.update(tables.rejected["reason"].to_pylist())
 
     def add(self, other: Tally) -> None:

@@ -4,18 +4,23 @@ A generated trace is written as one CSV, ingested, labelled, learnt from, replay
 Each step has its seconds, and the peak memory of the driver (Python and Java) and of Python's workers up to then; of
 two sizes, how the seconds grow, and what follows on paper for a cluster. DuckDB reads the CSV, with gaps and speeds, and
 counts the points of the labels.
-3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, most of a day and 50 GB of disk. Ctrl-C stops it, and the
+3.7 M positions take minutes, 37 M an hour; 371 M, named by hand, hours and 50 GB of disk. Ctrl-C stops it, and the
 folder is removed.
+
+With `--folder DIR` the traces and the figures stay there, and the next call with the same folder begins with the first
+step that was not finished. Peaks of memory are those since the last start. Remove the folder by hand.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,7 @@ import pyarrow.dataset as ds
 
 import mudkit
 from mudkit import learning, trace
+from mudkit.files import sizes_below, staged_file
 from mudkit.reproduce.harness import JsonServer, PeakMemory, Task, serve
 from mudkit.reproduce.lab_spark import serve_duckdb
 
@@ -51,15 +57,19 @@ _GAPS = """
 """
 
 
-def measure_rows(sizes: tuple[int, ...] = SIZES) -> Iterator[dict[str, object]]:
-    """Measure all steps at each size, and how they grow from the first one."""
+def measure_rows(sizes: tuple[int, ...] = SIZES, folder: Path | None = None) -> Iterator[dict[str, object]]:
+    """Measure all steps at each size, and how they grow from the first one.
+
+    What is in ``folder`` is not measured again; None: a temporary folder, which is removed.
+    """
     here = str(Path(__file__).parent)
     of_servers = filter(None, [here, os.environ.get("PYTHONPATH")])
     os.environ["PYTHONPATH"] = os.pathsep.join(of_servers)
     first: dict[str, float] = {}
     seconds_of: dict[int, dict[str, float]] = {}
     for positions in sizes:
-        for step, seconds, mb, duckdb_s in _measure_size(positions):
+        at = None if folder is None else folder / str(positions)
+        for step, seconds, mb, duckdb_s in _measure_size(positions, at):
             seconds_of.setdefault(positions, {})[step] = seconds
             begin_s = first.setdefault(step, seconds)
             times = positions / sizes[0]
@@ -104,36 +114,84 @@ def estimate_rows(seconds_of: dict[int, dict[str, float]]) -> Iterator[dict[str,
         }
 
 
-def _measure_size(positions: int) -> Iterator[tuple[str, float, dict[str, float], float | None]]:
+def _measure_size(
+    positions: int, kept: Path | None = None
+) -> Iterator[tuple[str, float, dict[str, float], float | None]]:
     """Yield the seconds and the memory of each step, and the seconds of DuckDB where it does such a step."""
-    folder = mudkit.work_folder()
+    folder = mudkit.work_folder() if kept is None else kept
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        file = write_csv(folder, max(round(positions / POSITIONS_OF_A_DAY), 1))
-        theirs: dict[str, float] = {}
-        with JsonServer(serve_gaps, task=_TASK) as duckdb:
-            theirs["ingest"] = duckdb.ask(str(file))["s"]
-        with JsonServer(serve_steps, str(file), task=_TASK) as ours:
+        figures = Figures(folder / "figures.json")
+        file = folder / "positions.csv"
+        if "ingest" not in figures.noted and not file.exists():
+            write_csv(folder, max(round(positions / POSITIONS_OF_A_DAY), 1))
+        with ExitStack() as stack:
+            ours: JsonServer | None = None
             for step in STEPS:
-                print(f"scale: {step}, {positions:,} positions", file=sys.stderr, flush=True)
-                done = ours.ask(step)
-                if step == "ingest":
-                    file.unlink()  # the disk is for what comes
-                if step == "labels of reads":
-                    with JsonServer(serve_duckdb, task=_TASK) as duckdb:
-                        theirs[step] = duckdb.ask(("label_reads", str(folder / "trace")))["s"]
-                yield step, done["s"], done["mb"], theirs.get(step)
+                if step not in figures.noted:
+                    print(f"scale: {step}, {positions:,} positions", file=sys.stderr, flush=True)
+                    duckdb_s = _ask_duckdb(step, folder)
+                    if ours is None:
+                        ours = stack.enter_context(JsonServer(serve_steps, str(file), task=_TASK))
+                    if step in OUTPUTS:
+                        shutil.rmtree(folder / OUTPUTS[step], ignore_errors=True)  # of a run that was stopped
+                    done = ours.ask(step)
+                    disk_gb = sum(sizes_below(folder).values()) / 1e9
+                    figures.note(step, {**done, "duckdb_s": duckdb_s, "disk_gb": disk_gb})
+                if step in NO_LONGER_NEEDED:  # the disk is for what comes
+                    _remove(folder / NO_LONGER_NEEDED[step])
+                figure = figures.noted[step]
+                yield step, figure["s"], figure["mb"], figure["duckdb_s"]
     finally:
-        shutil.rmtree(folder)
+        if kept is None:
+            shutil.rmtree(folder)
+
+
+class Figures:
+    """Figures of the steps that are finished, in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.noted: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def note(self, step: str, figure: dict[str, Any]) -> None:
+        """Add the figures of a step."""
+        self.noted[step] = figure
+        with staged_file(self._file) as staging:
+            staging.write_text(json.dumps(self.noted, indent=2) + "\n")
+
+
+def _ask_duckdb(step: str, folder: Path) -> float | None:
+    """Return the seconds that DuckDB takes for a step; None for one that it does not do."""
+    requests: dict[str, tuple[Callable[[], None], Any]] = {
+        "ingest": (serve_gaps, str(folder / "positions.csv")),
+        "labels of reads": (serve_duckdb, ("label_reads", str(folder / "trace"))),
+    }
+    if step not in requests:
+        return None
+    serve_answers, request = requests[step]
+    with JsonServer(serve_answers, task=_TASK) as duckdb:
+        seconds: float = duckdb.ask(request)["s"]
+    return seconds
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_csv(folder: Path, days: int) -> Path:
     """Write a generated trace as one CSV, a date at a time, in the order of time."""
     generated, file = folder / "generated", folder / "positions.csv"
+    shutil.rmtree(generated, ignore_errors=True)  # of a run that was stopped
     trace.generate(CARS, days, path=generated, progress=sys.stderr.isatty())
     options = pa_csv.WriteOptions(quoting_style="none")
     dates = sorted((generated / "positions").glob("date=*"))
     schema = _plain(ds.dataset(dates[0]).head(1)).schema
-    with pa_csv.CSVWriter(file, schema, write_options=options) as writer:
+    with staged_file(file) as staging, pa_csv.CSVWriter(staging, schema, write_options=options) as writer:
         for date in dates:
             writer.write(_plain(ds.dataset(date).to_table()))
     shutil.rmtree(generated)
@@ -215,7 +273,6 @@ def _evaluate_writes(spark: Any, folder: Path) -> None:
     positions, reads = _tables(spark, folder)
     first_reads = spark.read.parquet(str(folder / "label_writes"))
     learning.evaluate_writes(first_reads, positions, reads, [learning.Batch(10), learning.BatchBound()])
-    shutil.rmtree(folder / "label_writes")
 
 
 def _report(spark: Any, folder: Path) -> None:
@@ -244,8 +301,17 @@ STEPS: dict[str, Callable[[Any, Path], None]] = {
     "report on joined messages": _report_joined,
 }
 
+OUTPUTS = {"ingest": "trace", "labels of reads": "label_reads", "labels of writes": "label_writes"}
+"""Folders that steps write for later ones."""
+NO_LONGER_NEEDED = {"ingest": "positions.csv", "evaluation of writes": "label_writes"}
+"""Files and folders that are removed after a step: the disk is for what comes."""
+
 if __name__ == "__main__":
     import scale  # servers import their functions by this name
 
-    for row in scale.measure_rows(tuple(map(int, sys.argv[1:])) or SIZES):
+    parser = argparse.ArgumentParser(description="Measure the pipeline at some sizes.")
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, help="numbers of positions")
+    parser.add_argument("--folder", type=Path, help="keep traces and figures, and go on from there")
+    given = parser.parse_args()
+    for row in scale.measure_rows(tuple(given.sizes), given.folder and given.folder.absolute()):
         print(json.dumps(row), flush=True)

@@ -34,9 +34,9 @@ RARE = {
 
 @pytest.fixture(scope="module")
 def result(scaled):
-    """Results of the runs, spread over two processes where there are two cores."""
+    """Results of the runs; the thousand of the soak in two processes where there are two cores."""
     result = Runs()
-    for runs in play_all(range(scaled(1000, 30)), min(2, os.cpu_count() or 1)):
+    for runs in play_all(range(scaled(1000, 30)), scaled(min(2, os.cpu_count() or 1), 1)):
         result.add(runs)
     return result
 

@@ -14,6 +14,7 @@ MAX_MESSAGES = 400
 VARIANTS = ("quiet", "with traffic", "two restores", "a later backup")
 
 
+@pytest.mark.soak(keep=52)  # about two variants of each role
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("kind", "role"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 
 import pandas as pd
@@ -208,16 +209,22 @@ def count_rows(table):
     return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
-@pytest.mark.soak
-def test_many_small_files(spark, tmp_path):
-    """A hundred thousand small files, of which a task has many, are read: see test_ingest.py for a few."""
-    count = 100_000
-    for number in range(count):
+def test_many_small_files(spark, tmp_path, scaled):
+    """Small files, of which a task has many, have the rows of one file; in the soak a hundred thousand."""
+    count, chance = scaled(100_000, 300), random.Random("small files")
+    rows = [
+        f"c{chance.randrange(50)},{T0 + 60 * number},{37 + chance.random() / 1000:.6f},-122.4,0\n"
+        for number in range(count)
+    ]
+    for number, row in enumerate(rows):
         file = tmp_path / "cabs" / f"{number % 100}" / f"{number}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{HEADER}\nc{number % 50},{T0 + 60 * number},37,-122.4,0\n")
+        file.write_text(f"{HEADER}\n{row}")
     report = pipeline.ingest(spark, tmp_path / "cabs", tmp_path / "out")
     assert report.rows == report.kept == count
     assert report.parts < 80 + count / 1440  # parts of files, two buckets, and a merge of some dates
     files = trace.read_manifest(tmp_path / "out")["files"]["positions"]
     assert len(files) == len({file["name"].split("/")[1] for file in files})
+    (tmp_path / "whole.csv").write_text(f"{HEADER}\n{''.join(rows)}")
+    whole = trace.load(tmp_path / "whole.csv")
+    assert trace.load(tmp_path / "out").positions.equals(whole.positions)

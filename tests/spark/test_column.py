@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+import re
 import subprocess
 import sys
 import time
@@ -145,10 +146,11 @@ def test_typed_columns_match_python(spark):
     frame = spark.createDataFrame(data, SCHEMA).cache()
     frame.count()
     cases = [Predicate(text, **({"p": [1, 2]} if ":p" in text else {})) for text in TYPED]
+    assert_equal_to_python(frame, cases, list(zip(records, receivers, strict=True)), frame)
+    of_times = [predicate for predicate in cases if re.search(r"\b(ts|ntz|day)\b", predicate.text)]
     try:
-        for session_zone in (zone, "America/New_York"):
-            spark.conf.set("spark.sql.session.timeZone", session_zone)
-            assert_equal_to_python(frame, cases, list(zip(records, receivers, strict=True)), frame)
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        assert_equal_to_python(frame, of_times, list(zip(records, receivers, strict=True)), frame)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
 

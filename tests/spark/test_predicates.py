@@ -65,24 +65,36 @@ def evaluate_in_numpy(predicate: Predicate, data: list[dict[str, Any]]) -> list[
     return [None if value is np.ma.masked else bool(value) for value in result]
 
 
-def operators(text: str) -> frozenset[str]:
-    """Return the operators, functions and keywords of a predicate."""
-    return frozenset(re.findall(r"[a-z_]+(?=\()|[A-Z]{2,}|[<>=+*/-]+", re.sub(r"'[^']*'", "", text)))
+def list_triples(text: str) -> set[tuple[str, ...]]:
+    """Return each three words or signs that follow each other in the SQL of a predicate, without texts and numbers."""
+    sql = re.sub(r"'[^']*'", "'", Predicate(text).sql(LAYOUT))
+    words = re.findall(r"[A-Za-z_]+|[^\sA-Za-z_0-9]", sql)
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def choose_by_triples(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return fixtures whose SQL has all triples that any has, the one with most missing triples first."""
+    triples = [list_triples(text) for text, *_ in rows]
+    missing, chosen = set().union(*triples), []
+    while missing:
+        number = max(range(len(rows)), key=lambda number: len(triples[number] & missing))
+        chosen.append(rows[number])
+        missing -= triples[number]
+    return chosen
 
 
 def test_fixtures_match_in_spark(spark, scaled):
-    """Evaluate all fixtures in the soak, else one of each set of operators, and every other one of odd records."""
+    """Evaluate all fixtures in the soak, else some with all triples of SQL, and every other odd record."""
     groups: dict[str, list[tuple[Any, ...]]] = {}
     for row in list_rows():
         groups.setdefault(to_json(row[1]) + to_json(row[2]), []).append(row)
     largest = max(groups.values(), key=len)
     frame = make_variants(spark, [{"record": largest[0][1], "receiver": largest[0][2], "auth": {}}]).cache()
-    of_each = {operators(text): (text, expected) for text, *_, expected in largest}
-    chosen = scaled([(text, expected) for text, *_, expected in largest], list(of_each.values()))
+    chosen = scaled(largest, choose_by_triples(largest))
     for start in range(0, len(chosen), 64):
         batch = chosen[start : start + 64]
-        result = evaluate_in_spark(frame, [Predicate(text) for text, _ in batch])
-        for (text, expected), values in zip(batch, result, strict=True):
+        result = evaluate_in_spark(frame, [Predicate(text) for text, *_ in batch])
+        for (text, *_, expected), values in zip(batch, result, strict=True):
             assert values == [expected], text
     edges = [row for group in groups.values() if group is not largest for row in group][:: scaled(1, 2)]
     data = [{"record": record, "receiver": receiver, "auth": {}} for _, record, receiver, _ in edges]

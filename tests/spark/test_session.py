@@ -11,6 +11,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mudkit import pipeline
@@ -171,6 +172,11 @@ def test_spark_connect_session(run_python):
             for frame in frames:
                 yield pd.DataFrame({"place": [mudkit.errors.__file__]})
         told["worker"] = spark.range(1).mapInPandas(places, "place string").collect()[0][0]
+        def pools(batches):
+            import pyarrow
+            for batch in batches:
+                yield pyarrow.RecordBatch.from_pydict({"pool": [pyarrow.default_memory_pool().backend_name]})
+        told["pool"] = spark.range(0, 1, 1, 1).mapInArrow(pools, "pool string").collect()[0][0]
         try:
             spark.sql("select nothing").collect()
         except Exception as error:
@@ -194,6 +200,7 @@ def test_spark_connect_session(run_python):
         "kind": "pyspark.sql.connect.session",
         "same": True,
         "zone": "UTC",
+        "pool": "system",
         "error": ["AnalysisException", False],
         "killed": [False, 3],
         "remote": "local[1]",
@@ -372,6 +379,17 @@ def test_jvm_ends_when_its_python_is_killed(tmp_path):
         finally:
             os.close(jvm_fd)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_use_the_allocator_of_the_system(spark):
+    def pools(batches):
+        for batch in batches:
+            pool, arenas = pa.default_memory_pool().backend_name, os.environ["MALLOC_ARENA_MAX"]
+            yield pa.RecordBatch.from_pydict({"pool": [pool] * len(batch), "arenas": [arenas] * len(batch)})
+
+    rows = spark.range(0, 1, 1, 1).mapInArrow(pools, "pool STRING, arenas STRING").collect()
+    assert list(map(tuple, rows)) == [("system", "1")]
+    assert pa.default_memory_pool().backend_name != "system"  # of this process nothing was changed
 
 
 def test_running_session_is_reused(spark):

@@ -43,9 +43,13 @@ def build_labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
         )
     )
     ids, points = reads["read_id"].to_numpy(), np.where(east == 1, 100, 10)
-    read, cached = np.meshgrid(np.arange(rows), np.arange(rows), indexing="ij")
+    # Pairs of two reads of one device, whose reads follow each other.
+    read, cached = np.meshgrid(np.arange(days * a_day), np.arange(days * a_day), indexing="ij")
+    first = np.arange(0, rows, days * a_day)[:, np.newaxis, np.newaxis]
+    read, cached = (first + read).ravel(), (first + cached).ravel()
     age_us = t_us[read] - t_us[cached]
-    read, cached = np.nonzero((device[read] == device[cached]) & (age_us > 0) & (age_us <= HORIZON_US))
+    is_held = (age_us > 0) & (age_us <= HORIZON_US)
+    read, cached = read[is_held], cached[is_held]
     age_min = (t_us[read] - t_us[cached]) / MINUTE_US
     stale = (age_min > np.where(east[read] == 1, 20, 80)) ^ (rng.random(len(read)) < noise)
     missing = np.where(stale, points[read] // 2, 0)

@@ -37,7 +37,10 @@ class WatchedRecords:
         )  # fmt: skip
         route = Route(reply="gateway", table=1, partitions=[0])
         verified = Verified(endpoint="jane/news", address="jane@1", claims=None)
-        self.first = self.take(Received("gateway", Routed("i", registration, route, verified)))
+        registered = self.take(Received("gateway", Routed("i", registration, route, verified)))
+        answer = Log([], nonce=bytes(4).hex(), after_lsn=self.lsn, through_lsn=self.lsn)
+        synced = self.take(Received("master", answer))
+        self.first = registered[0] + synced[0], registered[1] + synced[1]
 
     def draw_row(self, number, lsn):
         """Return a version of a record with a random number."""

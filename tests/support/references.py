@@ -93,17 +93,22 @@ def attributes_of(module: str) -> dict[str, frozenset[str]]:
     """Return the attributes that methods assign to ``self``, by the qualified name of the class."""
     result: dict[str, frozenset[str]] = {}
 
-    def walk(node: ast.AST, prefix: str) -> None:
+    def walk(node: ast.AST, prefix: str) -> set[str]:
+        """Walk below a node, and return the attributes that it assigns."""
+        attributes = set()
         for child in ast.iter_child_nodes(node):
-            name = f"{prefix}{child.name}" if isinstance(child, ast.ClassDef | ast.FunctionDef) else prefix
+            if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+                attributes.add(child.attr)
             if isinstance(child, ast.ClassDef):
-                result[name] = frozenset(
-                    part.attr
-                    for part in ast.walk(child)
-                    if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
-                )
-            inside = ".<locals>." if isinstance(child, ast.FunctionDef) else "."
-            walk(child, f"{name}{inside}" if name != prefix else prefix)
+                name = f"{prefix}{child.name}"
+                of_class = walk(child, f"{name}.")
+                result[name] = frozenset(of_class)
+                attributes |= of_class
+            elif isinstance(child, ast.FunctionDef):
+                attributes |= walk(child, f"{prefix}{child.name}.<locals>.")
+            elif not isinstance(child, ast.Name | ast.Constant | ast.expr_context | ast.operator):
+                attributes |= walk(child, prefix)
+        return attributes
 
     walk(tree_of(module), "")
     return result

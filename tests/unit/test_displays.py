@@ -12,6 +12,7 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -286,9 +287,15 @@ BUILDERS: dict[str, Callable[[], list[Any]]] = {
 }
 
 
+@cache
+def build(name: str) -> list[Any]:
+    """Build the objects of a kind once for all tests."""
+    return BUILDERS[name]()
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_object_has_a_display(name: str) -> None:
-    for shown in BUILDERS[name]():
+    for shown in build(name):
         assert_displays(shown)
 
 
@@ -300,7 +307,7 @@ def test_traces_and_reports_have_a_display(files: list[Any]) -> None:
 
 
 def test_every_displayed_type_has_two_instances(files: list[Any]) -> None:
-    built = [item for builder in BUILDERS.values() for item in builder()] + files
+    built = [item for name in BUILDERS for item in build(name)] + files
     counts = {kind: sum(type(item) is kind for item in built) for kind in NAMED}
     assert [kind.__name__ for kind, count in counts.items() if count < 2] == []
     for kind in NAMED:

@@ -61,6 +61,9 @@ def test_did_you_mean_suggests_the_nearest_names():
     assert errors.did_you_mean("name", ["a", "names", "nname"]) == "did you mean 'nname' or 'names'?"
     assert errors.did_you_mean("xyz", ["cells"]) is None
     assert errors.did_you_mean("xyz", ["cells"], "leave it out") == "leave it out"
+    assert errors.did_you_mean("abcdefg", ["abc", "x"]) == "did you mean 'abc'?"
+    assert errors.did_you_mean("abc" * 100_000, ["abc"]) is None
+    assert errors.did_you_mean("xyz", []) is None
 
 
 def test_long_lists_are_truncated_and_empty_ones_named():

@@ -6,6 +6,7 @@ Later pages are result by themselves: below ``docs``, ``notebooks`` and ``report
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import math
@@ -161,11 +162,11 @@ def test_names_and_calls_of_a_page_exist(path: Path) -> None:
 
 
 def list_files() -> set[str]:
-    """Return the names of all files of the repository, with and without their folders."""
+    """Return the names of all files of the repository, with any number of their folders."""
     folders = ("data", "docs", "mudkit", "notebooks", "reports", "tests", "tools", "widgets")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(ROOT.iterdir())
-    names = {path.relative_to(ROOT).as_posix() for path in paths}
-    return names | {name.rpartition("/")[2] for name in names}
+    parts = [path.relative_to(ROOT).parts for path in paths]
+    return {"/".join(names[first:]) for names in parts for first in range(len(names))}
 
 
 def find_missing_files(page: Page, files: set[str], written: str) -> Iterator[str]:
@@ -177,8 +178,7 @@ def find_missing_files(page: Page, files: set[str], written: str) -> Iterator[st
         is_path = FILE.fullmatch(span) or re.fullmatch(
             r"(?:mudkit|tests|docs|notebooks|reports|tools|data)/[\w./-]*", span
         )
-        exists = name in files or any(item.endswith(f"/{name}") for item in files)
-        if is_path and not exists and name.rpartition("/")[2] not in written:
+        if is_path and name not in files and name.rpartition("/")[2] not in written:
             yield f"no file {span}"
     stems = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
     yield from (
@@ -324,12 +324,19 @@ def list_texts(module: ModuleType) -> Iterator[tuple[str, Any, Any]]:
     yield from walk(ast.parse(inspect.getsource(module)), None, None)
 
 
-def names_at(module: ModuleType, kind: Any, function: Any) -> dict[str, Any]:
-    """Return what the names in a docstring refer to: parameters, members of the class, names of the module."""
+@functools.cache
+def names_of(module: ModuleType) -> dict[str, Any]:
+    """Return what the names of a module refer to, those that it imports for annotations alone included."""
     names = dict.fromkeys([*vars(math), "f"]) | {name: wrap(value) for name, value in vars(module).items()}
     for name, dotted in imported(module.__name__).items():
         if name not in names and dotted.startswith("mudkit"):
             names[name] = wrap(import_name(dotted))
+    return names
+
+
+def names_at(module: ModuleType, kind: Any, function: Any) -> dict[str, Any]:
+    """Return what the names in a docstring refer to: parameters, members of the class, names of the module."""
+    names = names_of(module).copy()
     if inspect.isclass(kind):
         for base in reversed([item for item in kind.__mro__ if is_ours(item)]):
             for name in {*vars(base), *vars(base).get("__annotations__", {}), *assigned(base)}:

@@ -44,6 +44,12 @@ _OPTIONS = (
 )
 _COLLECTOR = "-XX:+UseSerialGC"
 
+_OF_WORKERS = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""Environment of Python's workers: the allocators of Arrow give memory back and take it again all the time.
+
+With one arena glibc keeps what was freed, and needs no more memory than Arrow's allocators do.
+"""
+
 
 @dataclass
 class Jvm:
@@ -132,11 +138,14 @@ def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = T
     if target.local:
         paths = [str(package_folder().parent), environ.get("PYTHONPATH", "")]
         changes |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        changes |= {name: environ.get(name) or value for name, value in _OF_WORKERS.items()}
         config |= {
             "spark.local.dir": str(folder),
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         }
+    else:
+        config |= {f"spark.executorEnv.{name}": value for name, value in _OF_WORKERS.items()}
     return Jvm(config, changes, archive, folder)
 
 

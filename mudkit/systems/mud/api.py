@@ -667,6 +667,8 @@ class Client(OnHost):
         Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.await_synced`.
 
         An application draws its first screen then. The callback of the read has been called with them before.
+        They are what was committed before the call, at least: while the back end is down, records that are
+        known are delivered, but only the back end knows whether they are all.
 
         Parameters
         ----------

@@ -87,7 +87,7 @@ from mudkit.trace.formats.layers import (
 )
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
 from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem, text_bytes
-from mudkit.trace.formats.segments import Segment, split_groups
+from mudkit.trace.formats.segments import Segment, first_lines, split_groups
 from mudkit.trace.formats.tables import batches_of_table, checksum, flattened
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 from mudkit.trace.times import names_zone
@@ -238,6 +238,10 @@ class Source:
         if split is None:
             return [Segment(file) for file in self.files()]
         return [part for file in self.files() for part in split(file, self._given, max_bytes)]
+
+    def beginning(self, part: Segment) -> Segment:
+        """Return the first lines of a segment of a text; of another file all of the segment."""
+        return part if FORMATS[self.format].count is None else first_lines(part)
 
     def count_rows(self, part: Segment) -> int | None:
         """Return the number of rows of a segment; None if its file cannot be split."""

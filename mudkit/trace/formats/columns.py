@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Collection
 
@@ -182,6 +183,7 @@ def has_time(names: list[str]) -> bool:
     return not {_folded(name) for name in names}.isdisjoint(map(_folded, SPELLINGS["ts"]))
 
 
+@functools.lru_cache(maxsize=4096)
 def _folded(name: str) -> str:
     """Return a name in lower case, with letters and digits only: ``vehicleId`` is ``vehicle_id``."""
     return re.sub(r"[\W_]+", "", name).lower()

@@ -134,6 +134,8 @@ def _refuse_binary(file: Place, head: bytes, line: str) -> None:
 def _split(line: str, delimiter: str) -> list[str]:
     """Return the fields of a line, without blanks around them."""
     line = line.strip() if delimiter == " " else line
+    if '"' not in line and delimiter != " ":
+        return list(map(str.strip, line.split(delimiter)))
     return [field.strip() for field in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
 
 
@@ -147,8 +149,9 @@ def _delimiter(lines: list[str]) -> str:
         width, count = max(widths.items(), key=lambda item: item[::-1], default=(0, 0))
         return count, width, sum(bool(_NUMBER.fullmatch(field)) for row in rows for field in row)
 
-    delimiter = max(_DELIMITERS, key=agreement)
-    if agreement(delimiter)[0] or not all(" " in line.strip() for line in lines if line.strip()):
+    agreements = {delimiter: agreement(delimiter) for delimiter in _DELIMITERS}
+    delimiter = max(_DELIMITERS, key=lambda delimiter: agreements[delimiter])
+    if agreements[delimiter][0] or not all(" " in line.strip() for line in lines if line.strip()):
         return delimiter
     return " "  # in each line: times and names have blanks, too
 

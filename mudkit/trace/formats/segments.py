@@ -67,6 +67,16 @@ def split_lines(file: Place, dialect: Dialect, max_bytes: int) -> list[Segment]:
     return [Segment(file, begin, end, None, end - begin) for begin, end in pairwise(edges)]
 
 
+def first_lines(segment: Segment) -> Segment:
+    """Return the beginning of a segment of a text table, of whole lines."""
+    if segment.begin is None or segment.end is None:
+        return segment
+    with segment.file.open("rb") as content:
+        content.seek(segment.begin)
+        length = content.read(min(_LOOK_BYTES, segment.end - segment.begin)).rfind(b"\n") + 1
+    return replace(segment, end=segment.begin + length) if length else segment
+
+
 def split_groups(file: Place, columns: dict[str, str], max_bytes: int) -> list[Segment]:
     """Return segments of whole row groups of a Parquet file; only its metadata are read."""
     if (size_bytes(file) or 0) <= max_bytes or is_packed(file):

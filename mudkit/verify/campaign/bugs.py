@@ -502,7 +502,7 @@ BUGS: Final = (
         "a reader is notified of a record that its latest data hides",
         ((Processor, "_replace_reader_data", _accept_any_data),),
         in_histories=False,
-        seed=288,
+        seed=266,
     ),
     Bug(
         "a timer that traffic postpones",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,12 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from judged import check_accepted, check_rejected
+from judged import check_rejected
 
 from mudkit import exercises
 from mudkit.errors import ParameterError
-from mudkit.exercises import EXERCISES, Exercise, Judgement, PlayedScenario, judge
+from mudkit.exercises import EXERCISES, Exercise, Judgement, PlayedScenario, judge, judging
 from mudkit.exercises.judging import Clock, Overtime, Stopped, error_text
+
+STORAGE = "HYPOTHESIS_STORAGE_DIRECTORY"
+IDLE = Exercise("same(x) -> x", "It is x.", st.integers(0, 9), lambda piece, number: PlayedScenario("", None))
+
+
+@pytest.fixture
+def few_scenarios(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(judging, "_SCENARIOS", 20)
 
 
 def solution(seen: int, message: Any) -> bool:
@@ -25,9 +34,9 @@ def solution(seen: int, message: Any) -> bool:
 
 
 def test_solution_passes():
-    check_accepted("00_start_here", solution, scenarios=200)
     verdict = judge("00_start_here", solution)
-    assert verdict.failure is None
+    assert (verdict.passed, verdict.scenarios, verdict.failure) == (True, 200, None)
+    assert verdict.diagram() is None
     assert str(verdict).startswith("Passed.")
 
 
@@ -118,8 +127,21 @@ def test_judging_leaves_no_files(tmp_path: Any):
         "from mudkit.exercises import judge\n"
         "assert judge('00_start_here', lambda seen, message: message['after'] == seen).passed"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != STORAGE}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=environment)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chosen", [None, "kept"])
+def test_folder_that_is_chosen_for_hypothesis_is_kept(chosen: str | None, monkeypatch: pytest.MonkeyPatch):
+    """Hypothesis reads this variable; without it, it would write to the working folder of the reader."""
+    monkeypatch.delenv(STORAGE, raising=False)
+    if chosen is not None:
+        monkeypatch.setenv(STORAGE, chosen)
+    folders: list[Any] = []
+    monkeypatch.setattr(judging, "set_hypothesis_home_dir", folders.append)
+    assert judge(IDLE, lambda number: number).passed
+    assert len(folders) == (chosen is None)
 
 
 def test_every_exercise_states_signature_and_property():
@@ -210,6 +232,7 @@ def test_answer_that_the_judge_cannot_use_is_a_failure():
     assert "expected True or False" in verdict.failure.problem
 
 
+@pytest.mark.usefixtures("few_scenarios")
 def test_older_diagrams_disappear(monkeypatch: pytest.MonkeyPatch):
     shown: list[Any] = []
 
@@ -232,6 +255,7 @@ def test_older_diagrams_disappear(monkeypatch: pytest.MonkeyPatch):
     assert len(shown) == 1
 
 
+@pytest.mark.usefixtures("few_scenarios")
 def test_verdict_shows_result_rule_and_scenario():
     passed, failed = judge("00_start_here", solution), judge("00_start_here", lambda seen, message: True)
     assert "✔ Passed" in passed._repr_html_()

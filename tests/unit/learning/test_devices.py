@@ -175,7 +175,7 @@ def uneven():
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 @pytest.mark.parametrize("seed", [0, 5])
-def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch):
+def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, seed, monkeypatch, scaled):
     """Grow the same trees from a sample, choose by the same sums: `recommend` on Spark equals it here."""
     monkeypatch.setattr(search, "MAX_LEARNT_PAIRS", 150)
     monkeypatch.setattr(devices, "_MIN_LEARNT_DEVICES", 3)
@@ -189,7 +189,8 @@ def test_grouping_of_devices_changes_nothing_that_is_recommended(uneven, folds, 
     assert {of.family for of in whole.choices} >= {"age", "time of day"}
     assert (whole.choice("tree") is None) == bool(whole.problem)
     rows = join_rows(labels, reads)
-    for groups in (range(len(NAMES)), np.random.default_rng(seed).integers(0, 3, len(NAMES))):
+    few, alone = np.random.default_rng(seed).integers(0, 3, len(NAMES)), range(len(NAMES))
+    for groups in (few, alone)[: scaled(2, 1)]:
         spread = devices._Spread(Groups(groups, rows), None)
         assert_equal_recommendations(search_policies(spread, **options), whole)
 
@@ -204,7 +205,7 @@ def test_results_of_tasks_do_not_grow_with_reads(monkeypatch):
     returned = []
     for a_day in (4, 32):
         labels, reads = build_labelled_reads(devices=len(NAMES), days=2, a_day=a_day)
-        groups = Groups(range(len(NAMES)), join_rows(labels, reads))
+        groups = Groups([0, 1] * (len(NAMES) // 2), join_rows(labels, reads))
         sizes = []
 
         def count_bytes(function, groups=groups, sizes=sizes):
@@ -452,6 +453,7 @@ def test_turns_are_measured_in_one_pass_as_each_alone(monkeypatch):
     assert len({str(measured) for measured in alone}) == len(turns)
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monkeypatch):
     """Compare trees and delays with those of `evaluate_writes`, and tasks with one process."""
@@ -473,6 +475,7 @@ def test_write_frontier_has_the_shares_of_its_policies_in_any_groups(folds, monk
     assert len(result[shares].drop_duplicates()) > 5
 
 
+@pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
 def test_grouping_of_devices_changes_no_delay(folds, monkeypatch):
     """Search delays of tasks and of one process: the same messages, stale reads and learnt delays."""

@@ -1,6 +1,7 @@
 """Compaction of a trace: files and their rows, for any distribution of rows over buckets, dates and times."""
 
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -160,6 +161,38 @@ def test_writer_ends_a_file_at_its_size_and_where_columns_change(job):
     with PartWriter(job, "rejected", "y") as empty:
         pass
     assert empty.files == []
+
+
+class Sized:
+    """Something with rows that counts how often it is asked for its size."""
+
+    requests = 0
+
+    def __len__(self):
+        return 1
+
+    @property
+    def nbytes(self):
+        Sized.requests += 1
+        return 8
+
+
+def test_writer_asks_each_table_for_its_size_once(job):
+    """A task may parse thousands of small files into one row group."""
+    with suppress(StopIteration), PartWriter(job, "rejected", "x") as writer:
+        for _ in range(200):
+            writer.write(Sized())
+        raise StopIteration
+    assert Sized.requests == 200
+
+
+def test_intermediate_files_have_the_names_of_their_own_rows_only(job):
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 7, 0, 9], pa.int32()), [f"d{n}" for n in range(1000)])
+    with PartWriter(job, "rejected", "x", is_scratch=True) as writer:
+        writer.write(pa.table({"device": names, "t_us": [1, 2, 3, 4]}))
+    rows = pq.read_table(job.path / writer.files[0].name)
+    assert rows["device"].to_pylist() == ["d0", "d7", "d0", "d9"]
+    assert rows["device"].chunk(0).dictionary.to_pylist() == ["d0", "d7", "d9"]
 
 
 def test_only_the_row_groups_of_a_bucket_are_read(job):

@@ -42,7 +42,7 @@ def test_cause_is_named_with_a_remedy(text, summary, found):
     ],
 )
 def test_package_that_the_workers_lack_is_named(text):
-    """66, Bad input: a worker Python without pyarrow."""
+    """A worker whose Python is without pyarrow."""
     error = raised(RuntimeError(f"{ABORTED}Traceback (most recent call last):\n{text}\n\n\tat org.apache"))
     assert isinstance(error, EnvironmentProblem)
     assert error.found == text

@@ -8,7 +8,7 @@ from mudkit.pipeline import inputs
 from mudkit.pipeline._ingest import TRACE, IngestWork
 from mudkit.pipeline.commits import Job, Part
 from mudkit.pipeline.inputs import FileInput, SourceFile
-from mudkit.trace.formats import Segment
+from mudkit.trace.formats import Segment, segments
 from mudkit.trace.options import Options
 from mudkit.trace.schema import device_buckets
 
@@ -74,9 +74,10 @@ def test_file_that_another_machine_has_in_another_form_is_named(work, source):
         parse(work, seen)
 
 
-def test_driver_parses_no_more_than_the_first_segment(work, source, monkeypatch):
+def test_driver_parses_no_more_than_the_first_lines(work, source, monkeypatch):
     """Arrow reads a file ahead of the batches that are taken from it."""
     monkeypatch.setattr(inputs, "_MIN_BYTES", 400)
+    monkeypatch.setattr(segments, "_LOOK_BYTES", 100)
     monkeypatch.setattr(inputs, "run_tasks", run_here)
     parsed: list = []
     batches = inputs.parsed_batches
@@ -89,7 +90,8 @@ def test_driver_parses_no_more_than_the_first_segment(work, source, monkeypatch)
     FileInput.of(work.plan).parse(None, work.job, lambda name, rows: Part(None, ()))
     ((first,),) = parsed
     assert (first.begin, first.rows_before) == (0, 0)
-    assert first.end < 1000 < source.stat().st_size
+    assert 50 < first.end <= 100 < source.stat().st_size
+    assert source.read_bytes()[: first.end].endswith(b"\n")
 
 
 def run_here(spark, job, work, items):

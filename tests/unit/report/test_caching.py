@@ -110,11 +110,18 @@ def test_age_alone_is_recommended_when_only_the_age_matters(by_age):
     )
 
 
-def test_recommendation_does_not_depend_on_the_fixed_rule(by_age):
+def test_recommendation_does_not_depend_on_the_fixed_rule(by_age, monkeypatch):
+    """Nor do other assumptions, which are tried with what is recommended and allowed."""
+    tried = []
+    monkeypatch.setattr(
+        caching, "try_assumptions", lambda *on, **options: tried.append((*on, options)) or by_age.assumptions
+    )
     other = study_trace(build_rule_is_best(), FixedRule(8.0, 60.0))
     assert (other.family, other.policy, other.fresh) == (by_age.family, by_age.policy, by_age.fresh)
     assert other.first_screen(UNKNOWN).headline == by_age.first_screen(UNKNOWN).headline
-    assert other.assumptions.table.equals(by_age.assumptions.table)
+    ((_, _, chosen, options),) = tried
+    assert (chosen.family, chosen.policy) == (by_age.family, by_age.policy)
+    assert options == {**ALLOWED, "folds": by_age.folds}
     assert not other.is_rule_allowed
     assert not other.does_rule_stay
     assert re.search(r"answers [\d.]+ % stale, more than the 5 % allowed", render_text(other))
@@ -224,8 +231,9 @@ def test_delay_saves_the_messages_of_writes_that_it_does_not_take():
     )
 
 
-def test_rule_that_is_shorter_than_any_gap_is_said_to_answer_nothing():
+def test_rule_that_is_shorter_than_any_gap_is_said_to_answer_nothing(by_age):
     study = study_trace(source(range(0, 90_000, 60), [range(600, 86_400, 600)], window_s=600))
+    vars(study)["assumptions"] = by_age.assumptions  # others take seconds to try
     assert (
         "The fixed rule, “from within 1 km and at most 3 min old”, can answer no read: two of one"
         in render_text(study)

@@ -63,6 +63,12 @@ def test_changes_are_those_beyond_the_interval_of_the_difference(tmp_path):
     )
 
 
+@pytest.fixture
+def without_figure(monkeypatch):
+    """Leave the figure of intervals out of the page, which takes half of its time."""
+    monkeypatch.setattr("mudkit.report.comparing._Pair._drawn", lambda self: [])
+
+
 HEADLINES = {
     "nothing changed": (
         BASE,
@@ -87,6 +93,7 @@ HEADLINES = {
 }
 
 
+@pytest.mark.usefixtures("without_figure")
 @pytest.mark.parametrize("name", HEADLINES)
 def test_headline_follows_from_the_table(tmp_path, name):
     this, other, headline = HEADLINES[name]
@@ -151,6 +158,7 @@ def sorted_heading(html):
     ]
 
 
+@pytest.mark.usefixtures("without_figure")
 @pytest.mark.parametrize(
     ("details", "labels"),
     [

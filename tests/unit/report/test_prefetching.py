@@ -296,10 +296,9 @@ def test_nothing_is_prefetched_without_outages():
     ) or " wasted messages a day less than a limit of 1" in (study.limit_answer().title)
 
 
-def test_nothing_is_prefetched_if_waste_is_dear():
-    study = generate(0.5, days=30, draws=3)
+def test_nothing_is_prefetched_if_waste_is_dear(example):
     dear = study_runs(
-        list(study.played.runs[:2]), assumed=study.played.assumed, lost=0.0, empty_read=0.0, delay_hour=0.0
+        list(example.played.runs), assumed=example.played.assumed, lost=0.0, empty_read=0.0, delay_hour=0.0
     )
     screen = dear.first_screen()
     assert screen.headline == "Prefetch nothing, at these prices: send messages when they are asked for."
@@ -309,7 +308,7 @@ def test_nothing_is_prefetched_if_waste_is_dear():
     share = dear.row("only when asked")["empty_read_share"]
     assert share > 0.3, "every other read meets no link"
     assert screen.tiles[1][0] == f"{share:.0%}".replace("%", " %")
-    assert f"With it, on the 15 days for scoring, {share:.0%}".replace("%", " %") in screen.reason
+    assert f"With it, on the 8 days for scoring, {share:.0%}".replace("%", " %") in screen.reason
 
 
 def test_readers_view_decides():
@@ -412,7 +411,7 @@ def test_threshold_is_chosen_only_if_it_surely_saves(example):
 
 def test_first_screen_compares_with_sending_all_at_once():
     """The obvious rival of a threshold sends all at once; to send only when asked costs most of all."""
-    study = generate(0.5, days=30, draws=3)
+    study = generate(0.5, days=30)
     assert study.setting.threshold_s
     row, reason = study.row("all at once"), study.first_screen().reason
     saved, low, high = (row[f"saved_per_day{end}"] for end in ("", "_low", "_high"))
@@ -434,7 +433,7 @@ def test_first_screen_compares_with_sending_all_at_once():
 
 
 def test_same_number_is_rounded_alike_in_all_tables():
-    study = generate(0.5, days=30, draws=3)
+    study = generate(0.5, days=30)
     tables = (study.policy_table(), study.near(study.limit_names()), study.price_table())
     for table in map(prefetching.round_alike, tables):
         numbers = (100 * table[["waste", "loss", "empty_read_share"]]).round(9)
@@ -449,7 +448,7 @@ def test_same_number_is_rounded_alike_in_all_tables():
 
 def test_policies_name_a_threshold_that_is_not_the_recommended_one():
     """The table of limits has the recommended threshold: the same limit has other figures there."""
-    study = generate(0.5, days=30, draws=3)
+    study = generate(0.5, days=30)
     assert study.setting.threshold_s
     chosen = f"up to {study.sized.limit}"
     assert study.row(chosen)["threshold_s"] == 0.0

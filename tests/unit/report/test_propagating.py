@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -38,8 +40,14 @@ def make_source(device, t_s, lat, lon, speed=None):
     return TraceSource("made.csv", positions, positions.slice(0, 0), rows, "UTC")
 
 
-def study(source, quantity="devices", max_delay_s=300, max_error_m=500.0, **options):
-    return study_joining(source, Limits(max_delay_s, max_error_m), SIZES, quantity, **options)
+def study(source, quantity="devices", max_delay_s=300, max_error_m=500.0):
+    return study_joining(source, Limits(max_delay_s, max_error_m), SIZES, quantity)
+
+
+@cache
+def study_made(build, quantity="devices", **limits):
+    """Return the study of a trace that is made, which tests share and do not change: it takes a second."""
+    return study(build(), quantity, **limits)
 
 
 def make_standing(devices=8):
@@ -82,7 +90,7 @@ def make_apart():
     ],
 )
 def test_simplest_way_that_leaves_as_little_is_recommended(build, way, headline):
-    screen = study(build()).first_screen()
+    screen = study_made(build).first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert values["way"] == way
     assert re.match(headline, screen.headline)
@@ -91,7 +99,7 @@ def test_simplest_way_that_leaves_as_little_is_recommended(build, way, headline)
 
 
 def test_own_messages_are_joined_where_devices_never_meet():
-    screen = study(make_commuters(), max_error_m=300.0).first_screen()
+    screen = study_made(make_commuters, max_error_m=300.0).first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert values["way"] == "own"
     assert values["threshold"] is None
@@ -108,7 +116,7 @@ def make_commuters():
 
 @pytest.mark.parametrize("build", [make_standing, make_crowds, make_commuters, make_apart])
 def test_every_section_has_the_number_of_the_headline(build):
-    shown = study(build(), max_error_m=300.0)
+    shown = study_made(build, max_error_m=300.0)
     screen = shown.first_screen()
     assumed, ways = shown.assumptions(), joined_ways.baselines(shown)
     as_assumed = assumed.set_index("assumed").loc["as assumed"]
@@ -135,19 +143,19 @@ def test_every_section_has_the_number_of_the_headline(build):
 
 
 def test_other_limits_are_searched_as_thoroughly_as_those_of_the_page():
-    rows = study(make_walks()).assumptions().set_index("assumed")["bytes_left_share"]
+    rows = study_made(make_walks).assumptions().set_index("assumed")["bytes_left_share"]
     others = {
         "half the delay": (150, 500.0),
         "twice the delay": (600, 500.0),
         "half the distance": (300, 250.0),
     }
     for assumed, (max_delay_s, max_error_m) in others.items():
-        alone = study(make_walks(), max_delay_s=max_delay_s, max_error_m=max_error_m)
+        alone = study_made(make_walks, max_delay_s=max_delay_s, max_error_m=max_error_m)
         assert rows[rows.index.str.startswith(assumed)].item() == pytest.approx(alone.left_share, rel=0.01)
 
 
 def test_messages_that_are_sent_by_themselves_name_their_devices():
-    walks = study(make_walks())
+    walks = study_made(make_walks)
     table = joined_early.threshold_table(walks)
     fullest = joined_early._largest(walks)
     tried = {int(text.replace(",", "")) for text in table["threshold"].iloc[1:-1]}
@@ -159,7 +167,7 @@ def test_messages_that_are_sent_by_themselves_name_their_devices():
 
 
 def test_heading_of_the_grid_is_about_combinations_within_the_limits():
-    shown = study(make_walks(), "speed")
+    shown = study_made(make_walks, "speed")
     grid = shown.grid()
     least = grid[grid["keeps_limits"]]["bytes_left_share"].min()
     assert least > grid["bytes_left_share"].min()
@@ -167,7 +175,7 @@ def test_heading_of_the_grid_is_about_combinations_within_the_limits():
 
 
 def test_price_and_missing_limit_are_named():
-    screen = study(make_walks(), "speed").first_screen()
+    screen = study_made(make_walks, "speed").first_screen()
     assert re.search(
         r"The price: receivers get a mean place of a cell, without names of devices\. "
         r"For 95 % of the positions it lies within [\d.]+ m of where the "
@@ -180,7 +188,7 @@ def test_price_and_missing_limit_are_named():
 
 @pytest.mark.parametrize("build", [make_standing, make_crowds, make_walks, make_apart])
 def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
-    shown = study(build(), "speed" if build is make_walks else "devices")
+    shown = study_made(build, "speed") if build is make_walks else study_made(build)
     grid, ways, thresholds, assumed = (
         shown.grid(), joined_ways.baselines(shown), joined_early.threshold_table(shown), shown.assumptions()
     )  # fmt: skip
@@ -224,7 +232,7 @@ def make_drives(apart_deg=1e-5):
 
 def test_first_screen_tells_where_devices_are_when_it_is_sent():
     """Drive 4.5 km in an interval: a mean place is as far from the last report as a last one from the first."""
-    shown = study(make_drives())
+    shown = study_made(make_drives)
     screen = shown.first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert shown.verdict == "join"
@@ -246,7 +254,7 @@ def test_first_screen_tells_where_devices_are_when_it_is_sent():
 
 
 def test_last_positions_are_the_last_reports_when_they_are_sent():
-    screen = study(make_standing()).first_screen()
+    screen = study_made(make_standing).first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert (values["way"], values["position_sent_error_m"]) == ("last", 0)
     assert "when it is sent, it lies exactly at the device's last report" in screen.reason
@@ -260,14 +268,14 @@ def test_last_positions_are_joined_only_where_a_server_saves_enough():
     assert shown.last_joined.left_share(SIZES) == shown.last_same.left_share(SIZES)
     assert "send only last positions: " in screen.headline
     assert "joined by cell" not in f"{screen.headline}{screen.reason}{screen.tiles[2][1]}"
-    shared = study(make_drives())
+    shared = study_made(make_drives)
     assert shared.joins_last
     assert "send only last positions, joined by cell: " in shared.first_screen().headline
 
 
 def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     """Drive through several cells an interval; devices that report once are counted once."""
-    shown = study(make_drives())
+    shown = replace(study_made(make_drives))
     screen = shown.first_screen()
     error = shown.sums.quantity_error("devices")
     assert error > 0.1
@@ -286,12 +294,12 @@ def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     other = shown.first_screen()
     assert warning in other.headline
     assert "counts of devices" not in other.reason
-    assert "Do not count" not in study(make_crowds()).first_screen().headline
-    assert "Do not count" not in study(make_walks(), "speed").first_screen().headline
+    assert "Do not count" not in study_made(make_crowds).first_screen().headline
+    assert "Do not count" not in study_made(make_walks, "speed").first_screen().headline
 
 
 def test_first_screen_has_what_half_of_the_devices_leave():
-    shown = study(make_walks(), "speed")
+    shown = study_made(make_walks, "speed")
     rows = shown.assumptions().set_index("assumed")["bytes_left_share"]
     half = words.percent(rows["half of the devices, the same way"])
     assert shown.first_screen().tiles[0][1].endswith(f"; {half} with half of the devices")
@@ -309,7 +317,7 @@ def test_queues_are_sent_early_only_if_that_halves_the_mean_wait():
     assert burst.choice.sums.delay_s < 75
     assert burst.early is None
     assert "the mean wait falls by at least half" in joined_early.threshold_answer(burst).text
-    steady = study(make_walks())
+    steady = study_made(make_walks)
     assert steady.choice.threshold is None
     assert steady.early.threshold > 1
     assert steady.choice.sums is steady.search.tried[steady.best_key]
@@ -336,7 +344,7 @@ def test_times_in_which_no_device_reports_are_named():
     note = study(source, max_delay_s=1200).first_screen().warnings[-1]
     assert note.startswith("Once no device reports, though many usually do (2 h ")
     assert "trace_profile" in note
-    assert not any("no device reports" in text for text in study(make_walks()).first_screen().warnings)
+    assert not any("no device reports" in text for text in study_made(make_walks).first_screen().warnings)
 
 
 @pytest.mark.parametrize("sizes", [SIZES, Sizes(400, 700)])

@@ -97,9 +97,9 @@ def test_fit_finds_a_line_and_its_power():
 
 def test_m6_counts_runs_and_broken_promises(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
-    measured = mobius.measure_campaign(seeds=[0, 1, 17, 30], bugs=bugs)
+    measured = mobius.measure_campaign(seeds=[0, 17], bugs=bugs)
     check_complete(M6, measured)
-    assert measured.quantities["runs"].median == 4
+    assert measured.quantities["runs"].median == 2
     assert measured.quantities["runs in which a promise was broken"].median == 0
     assert measured.quantities["writes"].median > 10
     assert (
@@ -110,7 +110,7 @@ def test_m6_counts_runs_and_broken_promises(monkeypatch):
     violated = measured.parameters[f"seeded, {bugs[0].name}"]
     assert violated == f"seed {bugs[0].seed}, violated: fork-sequential-retracted"
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # applies duplicate writes
-    measured = mobius.measure_campaign(seeds=range(10), bugs=())
+    measured = mobius.measure_campaign(seeds=range(5, 10), bugs=())
     assert measured.quantities["runs in which a promise was broken"].median > 0
 
 

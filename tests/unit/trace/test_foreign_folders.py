@@ -30,7 +30,7 @@ def write(folder, names):
     ],
 )
 def test_folder_in_which_not_every_file_counts_is_refused(tmp_path, webhdfs, name, text, remedy):
-    """66, Bad input: a half-written folder of somebody else is no trace of half the rows."""
+    """A half-written folder of somebody else is no trace of half the rows."""
     write(tmp_path / "cabs", ["part-0.csv", name])
     at = f"/{tmp_path.name}"
     for file in (tmp_path / "cabs").rglob("*"):

@@ -74,6 +74,8 @@ class Spool:
     habits : Habits
         Moving averages of reads, arrivals and rank drops.
     is_up : bool
+    is_limited : bool
+        Whether a message has ever waited because the device had as many as the prefetch limit allows.
     due_us : int
         Time at which :meth:`timeout` is due.
     interrupt : float
@@ -119,6 +121,7 @@ class Spool:
         self._limit = 0.0
         self._update_limit()
         self.is_up = False
+        self.is_limited = False
         self.due_us = FOREVER_US
 
     @property
@@ -296,6 +299,8 @@ class Spool:
             self._forward(outgoing.move_first(device))
         while device.size < self._limit and prefetch.size:
             self._forward(prefetch.move_first(device))
+        if prefetch.size:
+            self.is_limited = True
         while self._credit >= 1.0 and prefetch.size:
             self._credit -= 1.0
             self._forward(prefetch.move_first(device))

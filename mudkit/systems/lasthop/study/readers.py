@@ -15,7 +15,7 @@ Messages count for the day on which they arrived, reads for the day on which the
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
+from mudkit.systems.lasthop.spool.ranked import Take
+from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn
 from mudkit.systems.lasthop.study.simulation import (
     Outcome,
+    Spooling,
     play,
     play_best,
     play_linked,
@@ -85,12 +88,19 @@ class ReaderView:
         return np.asarray(self.delay_us[counts] / 1e6, dtype=np.float64)
 
 
+def _without_limit(policy: Forwarding) -> Forwarding:
+    """Return the policy with the least prefetch limit: it names those that differ in the limit only."""
+    return replace(policy, prefetch_limit=0)
+
+
 class Reader:
     """Reader of the events of one run, and what the best service would have given her."""
 
     def __init__(self, drawn: Drawn, threshold: float, max_messages: float) -> None:
         self._drawn, self._threshold, self._max = drawn, threshold, max_messages
         self._views: dict[Forwarding | Push, ReaderView] = {}
+        self._idle_limits: dict[Forwarding, int] = {}
+        """Lowest prefetch limit known to keep nothing back, by the policy without its limit."""
         self.online = play_best(drawn, threshold, max_messages)
         self._readable = self._mask_of(readable_ids(drawn, self.online, threshold, max_messages))
         self._shown_us = self._read_us(play_linked(drawn, threshold, max_messages))
@@ -109,14 +119,39 @@ class Reader:
         return drawn.readers[key]
 
     def view(self, policy: Forwarding | Push) -> ReaderView:
-        """Return what she sees under a policy; the last few are remembered."""
+        """Return what she sees under a policy; the last few are remembered.
+
+        A prefetch limit that keeps nothing back is as good as any higher one, which is not run again.
+        """
+        if isinstance(policy, Forwarding) and isinstance(policy.prefetch_limit, int):
+            idle = self._idle_limits.get(_without_limit(policy), policy.prefetch_limit)
+            policy = replace(policy, prefetch_limit=min(policy.prefetch_limit, idle))
         view = self._views.pop(policy, None)
         if view is None:
-            view = self.see(play(self._drawn, spool_factory(policy, self._threshold), self._max))
+            view = self.see(self._play(policy))
         self._views[policy] = view
         if len(self._views) > _MAX_VIEWS:
             del self._views[next(iter(self._views))]
         return view
+
+    def _play(self, policy: Forwarding | Push) -> Outcome:
+        """Run the events under a policy, and remember its prefetch limit if that keeps nothing back."""
+        spools: list[Spooling] = []
+
+        def make_spool(forward: Take, retract: Take) -> Spooling:
+            spools.append(spool_factory(policy, self._threshold)(forward, retract))
+            return spools[0]
+
+        outcome = play(self._drawn, make_spool, self._max)
+        if (
+            isinstance(policy, Forwarding)
+            and policy.kind == "buffer"
+            and isinstance(policy.prefetch_limit, int)
+            and isinstance(spools[0], Spool)
+            and not spools[0].is_limited
+        ):
+            self._idle_limits[_without_limit(policy)] = policy.prefetch_limit
+        return outcome
 
     def see(self, outcome: Outcome) -> ReaderView:
         """Return what she saw under the policy with this outcome, on the same events."""

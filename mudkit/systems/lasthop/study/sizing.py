@@ -110,13 +110,14 @@ class Sizing:
     def at(self, prices: Prices, *, min_limit: int = 0, threshold_s: float | None = None) -> Sizing:
         """Return the best setting at other prices, among limits from ``min_limit`` on, with any threshold."""
         table = _with_costs(self.table, prices)
-        among = table[table["limit"] >= min_limit]
+        limits, thresholds_s = table["limit"].to_numpy(), table["threshold_s"].to_numpy()
+        is_tried = limits >= min_limit
         if threshold_s is not None:
-            among = among[among["threshold_s"] == threshold_s]
-        order = among.assign(_cost=among["cost_per_day"].round(9)).sort_values(
-            ["_cost", "limit", "threshold_s"], ascending=[True, True, False]
-        )
-        return Sizing(table, int(order["limit"].iloc[0]), float(order["threshold_s"].iloc[0]), prices)
+            is_tried &= thresholds_s == threshold_s
+        among = np.flatnonzero(is_tried)
+        costs = table["cost_per_day"].to_numpy()[among].round(9)
+        best = among[np.lexsort((-thresholds_s[among], limits[among], costs))[0]]
+        return Sizing(table, int(limits[best]), float(thresholds_s[best]), prices)
 
     def join(self, other: Sizing) -> Sizing:
         """Merge the settings of two searches on the same events."""
@@ -185,10 +186,12 @@ def size_prefetch(
             found=f"{len(draws)} draws, {len(tried_limits)} limits, {len(tried_s)} thresholds",
         )
     settings = [
-        # Where nothing is prefetched, the threshold has no effect.
+        # Where nothing is prefetched, the threshold has no effect. Limits rise: those that keep nothing back
+        # follow each other.
         (limit, threshold_s)
+        for threshold_s in tried_s
         for limit in tried_limits
-        for threshold_s in (tried_s if limit else tried_s[:1])
+        if limit or threshold_s == tried_s[0]
     ]
     sums = np.zeros((len(settings), len(COUNTS)))
     played = partial(_sum_counts, settings, read_limit(max), threshold, days)

@@ -49,8 +49,7 @@ class OwnWrites:
         """
         stored, local = read.stored, self._local
         row = local.held_row(stored.name, write.key)
-        partition = local.partition_of(stored.name, write.key)
-        passed_lsn = stored.passed_lsn(partition, local.log_incarnation)
+        passed_lsn = self._passed_lsn(stored, write.key)
         if (
             row is None
             or row.ver < version
@@ -68,6 +67,16 @@ class OwnWrites:
         except MudkitError:
             return None
         return OwnRecord(data, row.ver, row.lsn, local.log_incarnation)
+
+    def _passed_lsn(self, stored: StoredRead, key: str) -> int | None:
+        """Return the position in the present log up to which a read was told of a record; None: not known.
+
+        A read that was last told of a former incarnation of the log was told nothing of the present one.
+        """
+        local, partition = self._local, self._local.partition_of(stored.name, key)
+        if stored.log_incarnations.get(partition, "") in local.former_log_incarnations:
+            return 0
+        return stored.passed_lsn(partition, local.log_incarnation)
 
     def _columns_in(self, stored: StoredRead, version: Version) -> Fields | None:
         """Return the columns of a version that a read delivers; None: it does not belong to the read.

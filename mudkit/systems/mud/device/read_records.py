@@ -98,7 +98,9 @@ class ReadRecords:
         the store has made of own writes there is newer.
         """
         key, before = change.key, self._shown(change.key)
-        untold, last_version = self._untold.get(key), self.delivered.get(key)
+        # None: the version is hidden, and the record leaves with the one that was known.
+        version = (self._committed(key).ver or 0) if change.ver is None else change.ver
+        untold = self._untold.get(key)
         # A hidden version is told at a registration, whose end says what is untold.
         is_own_newer = False
         if untold is not None:
@@ -108,11 +110,10 @@ class ReadRecords:
             is_left = isinstance(change, LeftRead) and change.ver is not None and pending is not None
             left = OwnRecord(None, change.ver, log_incarnation=log_incarnation) if is_left else None
             self._put_own(self._untold, self._untold_prefix, key, left)
-        version = (last_version or 0) if change.ver is None else change.ver  # None: the version is hidden
         if isinstance(change, Upsert):
             self._sent[key], self.delivered[key] = SentRecord(version, data), version
             self._store.put(f"{self._sent_prefix}{key}", self._sent[key])
-        elif last_version is not None:
+        elif key in self._sent:
             del self._sent[key], self.delivered[key]
             self._store.delete(f"{self._sent_prefix}{key}")
         self._put_pending(key, pending, before)

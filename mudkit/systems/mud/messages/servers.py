@@ -100,7 +100,7 @@ class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
     """Follower to back end: acknowledgement of the log up to an entry.
 
     ``log_incarnation`` is the last one that the follower knows; absent: the first. ``nonce`` asks for the
-    lineage of the log as it is now, and a gateway's for the entries that it lacks; absent: no question.
+    lineage of the log as it is now, and for the entries that the follower lacks; absent: no question.
     """
 
     lsn: Lsn
@@ -156,11 +156,12 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     """Back end to follower: the next entries of the log, none: a question.
 
     A follower that has no state requests it (:class:`FollowLog`), another one says its position. ``lineage``
-    is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
-    A gateway is sent the entries of tables after the position ``after_lsn`` and up to ``through_lsn``: all of
-    them, so that it is complete up to there. Absent: the receiver follows all entries, which have no gaps, or
-    it is only asked for its position. Another follower that is sent them, and no entries, lacks deleted ones
-    if it is before ``after_lsn``, and requests the state.
+    is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer: if the
+    follower knows this incarnation of the log, with all entries after the position ``after_lsn`` and up to
+    ``through_lsn``, the last one at the answer. A gateway is sent those of tables, always with these two;
+    other followers are sent all entries, which have no gaps. Absent: it is no answer, or the follower is only
+    asked for its position. A follower other than a gateway that is before ``after_lsn``, and is sent no
+    entries, lacks some that were deleted, and requests the state.
     """
 
     entries: list[LogEntry]

@@ -29,7 +29,8 @@ LogAck         acknowledgement of a follower; entries are retransmitted until th
                is not waited for until it is heard again; it requests the state if entries that it lacks
                were deleted. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
-               incarnation that it does not know. A gateway is sent with it the entries that it lacks
+               incarnation that it does not know. With it come the entries that the follower lacks, so that
+               it knows that it has what was committed before it asked
 =============  ======================================================================================
 
 Mobius 4.1 collects what is kept of deleted records when all replicas are up to date. Without a tombstone the
@@ -294,16 +295,13 @@ class BackEnd:
                 state = replace(self._copy.build_state(incarnation), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._in_flight.start(now_us, source)
             case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
-                log = Log([], self._lineage or UNSET, nonce)
-                answer = () if nonce is UNSET else (Send(source, log),)
-                if self._is_other_incarnation(log_incarnation):
-                    return answer
-                is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
-                if is_possible and source in self._gateways:
+                is_other = self._is_other_incarnation(log_incarnation)
+                if is_other or not (lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn):
+                    answer = () if nonce is UNSET else (Send(source, Log([], self._lineage or UNSET, nonce)),)
+                    return answer if is_other else (*answer, *record_dropped(event))
+                if source in self._gateways:
                     return self._gateways.record_ack(source, lsn, nonce, self._lineage)
-                return *answer, *(
-                    self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
-                )
+                return self._record_ack(now_us, source, lsn, nonce)
 
     def _receive_request(
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
@@ -659,25 +657,37 @@ class BackEnd:
             if follower in self._absent:
                 continue
             acked_lsn = self._acked_lsns[follower]
-            numbers = () if acked_lsn == _UNKNOWN else range(acked_lsn + 1, self._copy.lsn + 1)
-            entries = [self._log[number] for number in numbers if number in self._log]
-            if numbers or acked_lsn == _UNKNOWN:
-                log = Log(entries, self._lineage or UNSET)
-                if numbers and acked_lsn + 1 not in self._log:  # deleted while it was absent
-                    log = replace(log, entries=[], after_lsn=self._copy.lsn, through_lsn=self._copy.lsn)
-                effects.append(Send(follower, log))
+            if acked_lsn < self._copy.lsn:
+                effects.append(Send(follower, self._build_log(acked_lsn)))
                 effects += self._in_flight.start(now_us, follower)
         return effects
+
+    def _build_log(self, acked_lsn: int, nonce: str | UnsetType = UNSET) -> Log:
+        """Build the message of the entries after a position; with a nonce, the answer to a question.
+
+        Of a follower whose position is unknown it only asks for that. If entries were deleted while it was
+        absent, the message has none, and says that some are missing.
+        """
+        log = Log([], self._lineage or UNSET, nonce)
+        if acked_lsn == _UNKNOWN:
+            return log
+        numbers, last_lsn = range(acked_lsn + 1, self._copy.lsn + 1), self._copy.lsn
+        if numbers and numbers[0] not in self._log:
+            return replace(log, after_lsn=last_lsn, through_lsn=last_lsn)
+        entries = [self._log[number] for number in numbers if number in self._log]
+        if nonce is UNSET:
+            return replace(log, entries=entries)
+        return replace(log, entries=entries, after_lsn=acked_lsn, through_lsn=last_lsn)
 
     def _everywhere_lsn(self) -> int:
         """Return the position that all followers have acknowledged but those that are not waited for."""
         acked = (lsn for follower, lsn in self._acked_lsns.items() if follower not in self._absent)
         return min(acked, default=self._copy.lsn)
 
-    def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
+    def _record_ack(self, now_us: int, follower: str, lsn: int, nonce: str | UnsetType) -> Sequence[Effect]:
         """Record the acknowledged position of a follower, and delete the entries that every follower has.
 
-        A follower whose position was unknown is sent what it lacks.
+        A follower that asks with a nonce, or whose position was unknown, is sent what it lacks.
         """
         was_known = self._acked_lsns[follower] != _UNKNOWN
         self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
@@ -685,9 +695,12 @@ class BackEnd:
         while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
             del self._log[number]
             self._store.delete(f"log {number:015d}")
-        if self._acked_lsns[follower] == self._copy.lsn:
-            return self._in_flight.settle(now_us, follower)
-        return () if was_known else self._push(now_us, [follower])
+        acked_lsn, answer = self._acked_lsns[follower], list[Effect]()
+        if nonce is not UNSET:
+            answer.append(Send(follower, self._build_log(acked_lsn, nonce)))
+        if acked_lsn == self._copy.lsn:
+            return *answer, *self._in_flight.settle(now_us, follower)
+        return answer if was_known or answer else self._push(now_us, [follower])
 
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:

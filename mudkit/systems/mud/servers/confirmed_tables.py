@@ -33,10 +33,6 @@ class ConfirmedTables(HeardLog):
     def __init__(self, back_end: str, entropy: Entropy) -> None:
         super().__init__(back_end, entropy)
         self.tables: dict[str, Table] = {}
-        self.confirmed_us: int | None = None
-        """Time at which the last answered question was first sent; None: the tables are not confirmed."""
-        self._asked_us: int | None = None
-        """Time at which the open question was first sent; None: there is none."""
         self._is_state_requested = False
 
     def is_confirmed(self, now_us: int) -> bool:
@@ -45,8 +41,8 @@ class ConfirmedTables(HeardLog):
 
     @property
     def is_asking(self) -> bool:
-        """True while a question is open, or the state is requested."""
-        return self._asked_us is not None or self._is_state_requested
+        """True while a question that was sent is open, or the state is requested."""
+        return super().is_asking or self._is_state_requested
 
     def ask(self, now_us: int, log_incarnation: str = "") -> Sequence[Effect]:
         """Ask for the entries that are missing, or for all tables if there is no state yet.
@@ -59,8 +55,10 @@ class ConfirmedTables(HeardLog):
             self._is_state_requested = True
             effects.append(Send(self.back_end, FollowLog(self._incarnation)))
         if self.lsn >= 0 or self._history.nonce is not None:
-            self._history.open_question(self._entropy)
-            effects.append(self._acknowledge(now_us, log_incarnation))
+            question = self.ask_position(now_us)
+            if log_incarnation and not self.log_incarnation:
+                question = Send(question.to, replace(question.message, log_incarnation=log_incarnation))
+            effects.append(question)
         return effects
 
     def receive(self, now_us: int, message: Log | TablesState) -> Sequence[Effect]:
@@ -69,24 +67,24 @@ class ConfirmedTables(HeardLog):
         An answer that does not fit the position, although the log is the same, shows that this copy is of no
         log: it is discarded.
         """
-        question, lineage = self._history.nonce, self.lineage
+        lineage = self.lineage
         if not self.accept_log(message):
             self.confirmed_us = None
-            return (self._acknowledge(now_us),)
+            return (self.acknowledge(now_us),)
         if isinstance(message, TablesState):
             if message.lsn > self.lsn:
                 self.tables = {table.name: table for table in message.tables}
                 self.lsn = message.lsn
             self._is_state_requested = False
-            return (self._acknowledge(now_us),)
+            return (self.acknowledge(now_us),)
         is_complete = self._take_entries(message)
-        if question is not None and message.nonce == question:
-            self.confirmed_us, self._asked_us = self._asked_us if is_complete else None, None
+        if self._answered_us is not None:
+            self.confirmed_us = self._answered_us if is_complete else None
             if is_complete and not message.entries:
                 return ()
             if not is_complete and self.lineage == lineage:
                 self._discard()
-        return self.ask(now_us) if self.lsn < 0 else (self._acknowledge(now_us),)
+        return self.ask(now_us) if self.lsn < 0 else (self.acknowledge(now_us),)
 
     def _take_entries(self, message: Log) -> bool:
         """Apply the entries that are new; return whether the tables are now complete as the message says."""
@@ -103,16 +101,7 @@ class ConfirmedTables(HeardLog):
         self.lsn = max(self.lsn, through_lsn)
         return True
 
-    def _acknowledge(self, now_us: int, log_incarnation: str = "") -> Send:
-        """Build the acknowledgement; the open question that it may have is asked from now on."""
-        if self._history.nonce is not None and self._asked_us is None:
-            self._asked_us = now_us
-        send = self.acknowledge()
-        if not log_incarnation or self.log_incarnation:
-            return send
-        return Send(send.to, replace(send.message, log_incarnation=log_incarnation))
-
     def _discard(self) -> None:
         """Discard the tables."""
         super()._discard()
-        self.tables, self.confirmed_us = {}, None
+        self.tables = {}

@@ -39,7 +39,16 @@ class HeardLog:
         self._incarnation = entropy(8).hex()
         self.lsn = -1
         """Last entry received, whether or not the copy has applied it; -1: no state yet."""
+        self.confirmed_us: int | None = None
+        """Time at which the question was first sent whose answer came last, and all entries that it names.
+
+        What was committed before is in this log. None: nothing is confirmed.
+        """
         self._history = Follower()
+        self._asked_us: int | None = None
+        """Time at which the open question was first sent; None: it was not sent, or there is none."""
+        self._answered_us: int | None = None
+        """Time at which the question was first sent that the last message answers; None: it answers none."""
 
     @property
     def lineage(self) -> Lineage:
@@ -61,12 +70,15 @@ class HeardLog:
         too, if the log does not contain its last incarnation: this copy has gone back with it, and the log
         may have removed entries that were acknowledged before.
         """
-        before, log_incarnation = self.lineage, self.log_incarnation
+        before, log_incarnation, question = self.lineage, self.log_incarnation, self._history.nonce
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
+        self._answered_us = None
         if not self._history.accept_lineage(lineage, 0, nonce):
             self._history.open_question(self._entropy)
             return False
+        if question is not None and nonce == question:
+            self._answered_us, self._asked_us = self._asked_us, None
         is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
         if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):
             self._discard()
@@ -74,10 +86,22 @@ class HeardLog:
 
     def _discard(self) -> None:
         """Discard the state."""
-        self.lsn = -1
+        self.lsn, self.confirmed_us = -1, None
 
-    def acknowledge(self) -> Send:
+    @property
+    def is_asking(self) -> bool:
+        """True while a question that was sent is open."""
+        return self._asked_us is not None
+
+    def ask_position(self, now_us: int) -> Send:
+        """Build the question which entries the log has by now; one that is open is sent again."""
+        self._history.open_question(self._entropy)
+        return self.acknowledge(now_us)
+
+    def acknowledge(self, now_us: int) -> Send:
         """Build the acknowledgement of the log up to the last entry received, with the open question."""
+        if self._history.nonce is not None and self._asked_us is None:
+            self._asked_us = now_us
         return Send(
             self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
         )
@@ -99,7 +123,8 @@ class LogFollower(HeardLog):
     def accept_log(self, message: Log | TablesState) -> bool:
         """Follow the lineage of a message; discard the state if the back end has deleted what it lacks."""
         is_accepted = super().accept_log(message)
-        after_lsn = message.after_lsn if is_accepted and isinstance(message, Log) else UNSET
+        is_empty = is_accepted and isinstance(message, Log) and not message.entries
+        after_lsn = message.after_lsn if is_empty and isinstance(message, Log) else UNSET
         if after_lsn is not UNSET and 0 <= self.lsn < after_lsn:
             self._discard()
         return is_accepted
@@ -166,7 +191,7 @@ class LogFollower(HeardLog):
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
             self._tables = _layouts_of(message.tables)
-        return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
+        return self.acknowledge(now_us), *self._request.settle(now_us, self._incarnation)
 
     def take_entries(self, message: Log) -> Iterator[LogEntry]:
         """Yield the entries of a message that are next in order, and advance; the caller applies them."""
@@ -176,6 +201,14 @@ class LogFollower(HeardLog):
             if self.lsn >= 0 and entry.lsn == self.lsn + 1:
                 self.lsn += 1
                 yield entry
+
+    def confirm(self, message: Log) -> bool:
+        """Note what an answer confirms whose entries were taken; return whether it confirms something."""
+        through_lsn = message.through_lsn
+        if self._answered_us is None or through_lsn is UNSET or self.lsn < through_lsn:
+            return False
+        self.confirmed_us = self._answered_us
+        return True
 
 
 def _layouts_of(tables: Iterable[Table]) -> dict[str, _Layout]:

@@ -5,7 +5,7 @@ Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 =================  ===================================================================================
 any message        dropped unless its sender may send it
 ReadRequest        to the back end if its route requires the latest version, else to a replica, and to the
-                   next one when its client repeats it: the replica may be down
+                   next one if that is not reached, or when the client repeats it: it may be behind
 WriteRequest       to the back end, with the interval between reads of its partition if the client asks
 Log                match each changed row with the continuous reads; send a change to those that it
                    reaches, and to those that it no longer reaches, over the notification server; end a
@@ -14,7 +14,10 @@ Log                match each changed row with the continuous reads; send a chan
 continuous reads   of a partition that it does not serve: answered to the gateway with the assignments
 RegisterRequest    at one position of the log: existing records, as far as requested, then all changes; not
                    registered, if digests of delivered records are not known. A read of aggregates is sent
-                   their state, now and whenever a change of its records changes it
+                   their state, now and whenever a change of its records changes it. Told that its first
+                   state is complete once the back end has confirmed the position
+                   (:mod:`~mudkit.systems.mud.servers.unsynced_reads`). One that is ahead of the log is kept
+                   until the log is there
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
 Mastership         another store of the back end is the master: requests and acknowledgements go to it
@@ -46,7 +49,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired, size_bytes
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages.naming import (
     PROCESSOR_FROM_NAMING,
@@ -110,6 +113,7 @@ from mudkit.systems.mud.servers.registered_reads import (
     share_app,
     window_of,
 )
+from mudkit.systems.mud.servers.unsynced_reads import POSITION, UnsyncedReads
 from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.window import Window
@@ -118,6 +122,8 @@ from mudkit.wire import Fields, Value
 
 _MAX_ASKED: Final = 10_000
 """Reads of which a processor knows the replica that was asked."""
+_MAX_EARLY: Final = 10_000
+"""Registrations that are kept until the log is where they have to be."""
 _MAX_TOGETHER_BYTES: Final = 32 * 1024
 """Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
@@ -158,8 +164,8 @@ class Processor:
         self._log = LogFollower(self._master.address, ports.entropy)
         self._generation = 0
         self._turn = 0
-        self._last_places: OrderedDict[tuple[str, int], int] = OrderedDict()
-        """Place of the replica that was asked last for the first partition of a read, of the last reads."""
+        self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        """Place of the replica that was asked last, and how many in turn were not reached, by read."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
         self._reads_of_session: dict[str, list[ReadKey]] = {}
@@ -168,6 +174,9 @@ class Processor:
         """Handles that their clients have unregistered."""
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
+        self._early: dict[ReadKey, tuple[Routed[Request], RegisterRequest]] = {}
+        """Last registration of each read that is ahead of the log."""
+        self._unsynced = UnsyncedReads()
         self._partitions: dict[frozenset[int], frozenset[int]] = {}
         """Sets of partitions of which there are reads: those of the same partitions share one."""
         self._matching: dict[int, Matching] = {}
@@ -188,7 +197,11 @@ class Processor:
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
+                if name == POSITION:
+                    return self._unsynced.ask_again(now_us, self._log)
                 return self._streams.retransmit(now_us, name)
+            case SendFailed(to=to, message=Routed() as routed) if to in self._replicas:
+                return self._pass_to_next(routed)
         return ()
 
     def _receive(
@@ -275,22 +288,33 @@ class Processor:
                 read_key: ReadKey = routed.verified.endpoint, what.handle
                 self._end_read(read_key)
                 self._ended.add(read_key)
+                self._early.pop(read_key, None)
                 return (self._build_ack(routed, what.data_seq),)
 
     def _receive_log(self, now_us: int, event: Received, message: Log | TablesState) -> Sequence[Effect]:
         """Follow the log by new entries or its whole state; one of another log begins a new generation."""
-        copy = self._log.copy
+        copy, lineage = self._log.copy, self._log.lineage
         if not self._log.accept_log(message):
             return (
-                self._log.acknowledge(),
+                self._log.acknowledge(now_us),
             )  # of another incarnation: a later or a former one, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
-        effects = () if self._log.copy is copy else self._begin_generation(now_us)
+        effects = [] if self._log.copy is copy else [*self._begin_generation(now_us)]
         if not self._log.is_consistent(message):
             return *effects, *record_dropped(event)
         if isinstance(message, TablesState):
-            return *effects, *self._log.load_state(now_us, message)
-        return *effects, *self._apply_log(now_us, message)
+            effects += self._log.load_state(now_us, message)
+            is_answered = False
+        else:
+            effects += self._apply_log(now_us, message)
+            is_answered = self._log.confirm(message)
+        effects += self._register_early(now_us)
+        if is_answered:
+            for read_key in self._unsynced.take_synced(self._log):
+                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
+        if is_answered or self._log.lineage != lineage:
+            effects += self._unsynced.ask_next(now_us, self._log)
+        return effects
 
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former generation are lost."""
@@ -299,12 +323,13 @@ class Processor:
     def _begin_generation(self, now_us: int) -> Sequence[Effect]:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
         self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
+        self._early = {}
         self._matching, self._shown_to = {}, {}
         self._read_rates = ReadRates(now_us)
         # A restored store has an old generation. Devices may know that the ones up to the epoch have ended.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us, self._ranges.epoch + 1)
         self._store.put("life", self._generation)
-        return self._streams.begin(now_us, self._generation)
+        return *self._unsynced.clear(), *self._streams.begin(now_us, self._generation)
 
     def _follow_assignments(self, now_us: int, *, was_serving: bool) -> Sequence[Effect]:
         """End the reads that are not to be served here any more.
@@ -333,7 +358,7 @@ class Processor:
     def _choose_address(self, identity: str, route: Route) -> str:
         """Choose the machine that answers a read, the replicas in turn; return its address.
 
-        A read that comes again goes to the next replica: the one before may be down, or behind.
+        A read that comes again goes to the next replica: the one before may be behind, or lose messages.
         """
         if route.is_latest or not self._replicas:
             return self._master.address
@@ -341,11 +366,21 @@ class Processor:
         former = self._last_places.pop(key, None)
         if former is None:
             self._turn += 1
-        place = (self._turn if former is None else former + 1) % len(self._replicas)
-        self._last_places[key] = place
+        place = (self._turn if former is None else former[0] + 1) % len(self._replicas)
+        self._last_places[key] = place, 0
         if len(self._last_places) > _MAX_ASKED:
             self._last_places.popitem(last=False)
         return self._replicas[place]
+
+    def _pass_to_next(self, routed: Routed[Request]) -> Sequence[Effect]:
+        """Pass a read whose replica is not reached to the next one; not if none of them is reached."""
+        key = routed.id, min(routed.route.partitions, default=0)
+        place, unreached = self._last_places.get(key, (0, len(self._replicas)))
+        if unreached + 1 >= len(self._replicas):
+            return ()  # its client repeats it
+        place = (place + 1) % len(self._replicas)
+        self._last_places[key] = place, unreached + 1
+        return (Send(self._replicas[place], routed),)
 
     def _record_read(self, now_us: int, route: Route, read: ReadRequest) -> None:
         """Count a read of partitions; one by keys counts for their share of a partition's records."""
@@ -396,7 +431,7 @@ class Processor:
             )
             self._log.copy.apply(entry)
             effects += self._end_excluded_reads(now_us, before, entry)
-        return [*effects, self._log.acknowledge()]
+        return [*effects, self._log.acknowledge(now_us)]
 
     def _match(self, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
         """Send new versions to the continuous reads that they reach or no longer reach.
@@ -665,15 +700,13 @@ class Processor:
     def _register_read(
         self, now_us: int, routed: Routed[Request], registration: RegisterRequest
     ) -> Sequence[Effect]:
-        """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
+        """Begin a continuous read, or acknowledge it again; keep it until the log is where it has to be."""
         read_key: ReadKey = routed.verified.endpoint, registration.handle
         positions = ReadPositions.of(registration)
-        if (
-            self._log.lsn < routed.route.min_lsn
-            or self._is_behind(routed.route, positions)
-            or read_key in self._ended
-        ):
-            return ()  # not yet, or no longer: a client without an answer repeats it
+        if read_key in self._ended:
+            return ()  # it is over: a client without an answer repeats it
+        if self._log.lsn < routed.route.min_lsn or self._is_behind(routed.route, positions):
+            return self._keep_early(read_key, routed, registration)
         if self._streams.is_of_another_server(read_key[0], registration.session):
             return self._report_session(now_us, routed, registration.session)
         try:
@@ -696,12 +729,32 @@ class Processor:
                 if known is not None:
                     self._early_data[read_key] = known.data_seq, data  # an update may have overtaken it
                 effects += self._begin_read(now_us, table, routed, registration, positions, recalled, sent)
-                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
+                effects += self._unsynced.add(now_us, read_key, self._log)
         except MudkitError as error:
             return (self._build_ack(routed, registration.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[read_key]
         return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn, partitions=read.partitions)]
+
+    def _keep_early(
+        self, read_key: ReadKey, routed: Routed[Request], registration: RegisterRequest
+    ) -> Sequence[Effect]:
+        """Keep the newest registration of a read until the log is where it has to be."""
+        kept = self._early.get(read_key)
+        if kept is None or kept[1].request <= registration.request:
+            self._early[read_key] = routed, registration
+        if len(self._early) > _MAX_EARLY:
+            del self._early[next(iter(self._early))]
+        return ()
+
+    def _register_early(self, now_us: int) -> Sequence[Effect]:
+        """Begin the reads whose registrations were ahead of the log, as far as they are not any more."""
+        early, self._early = self._early, {}
+        effects: list[Effect] = []
+        for routed, registration in early.values():
+            if self._ranges.serves(self._me, routed.route.table, routed.route.partitions):
+                effects += self._register_read(now_us, routed, registration)
+        return effects
 
     def _is_behind(self, route: Route, positions: ReadPositions) -> bool:
         """Return whether a reader has received something that is not in the log here yet.
@@ -882,6 +935,7 @@ class Processor:
         read = self._reads.pop(read_key, None)
         if read is None:
             return
+        self._unsynced.discard(read_key)
         self._reads_of_session[read.session].remove(read_key)
         if not self._reads_of_session[read.session]:
             del self._reads_of_session[read.session]

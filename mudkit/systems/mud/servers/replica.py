@@ -146,7 +146,7 @@ class Replica:
         copy = self._log.copy
         if not self._log.accept_log(message):
             return (
-                self._log.acknowledge(),
+                self._log.acknowledge(now_us),
             )  # of another incarnation: a later or a former one, or the store was wiped
         if self._log.copy is not copy:
             self._waiting.clear()
@@ -157,7 +157,7 @@ class Replica:
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.take_entries(message)]
-        return self._log.acknowledge(), *self._apply_due(now_us)
+        return self._log.acknowledge(now_us), *self._apply_due(now_us)
 
     def _apply_due(self, now_us: int) -> Sequence[Effect]:
         """Apply the entries whose lag is over, and set the timer for the next one."""

@@ -49,6 +49,15 @@ def test_driver_host_is_set_for_local_clusters_only():
     assert "spark.local.dir" not in local.config
 
 
+def test_workers_have_an_allocator_that_keeps_what_was_freed():
+    names = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+    local = jvm_config(Target(), {"MALLOC_ARENA_MAX": "4"})
+    assert {name: local.environ[name] for name in names} == names | {"MALLOC_ARENA_MAX": "4"}
+    cluster = jvm_config(Target("spark://h:7077"), {})
+    assert {name: cluster.config[f"spark.executorEnv.{name}"] for name in names} == names
+    assert not names.keys() & cluster.environ.keys()
+
+
 def test_caller_options_follow_and_select_the_collector():
     default_options = jvm_config(Target(), {}).config["spark.driver.extraJavaOptions"]
     assert "-XX:+UseSerialGC" in default_options

@@ -9,6 +9,7 @@ from mud_place import Place, listen
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.systems.mud.messages.parts import Row
+from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.confirmed_tables import ALONE_US
 
 ALONE_S = ALONE_US / 1e6
@@ -87,9 +88,41 @@ def test_continuous_read_begins_while_the_back_end_is_down(written):
     place, jane = written
     place.lab.faults.kill(host_of(place.cloud.back_end))
     changes = []
-    jane.read("news", None, "continuous", callback=changes.append, sync_timestamp=0)
+    read = jane.read("news", None, "continuous", callback=changes.append, sync_timestamp=0).result()
     place.lab.run(minutes=2)
-    assert [change.key for change in changes] == ["a"]
+    assert ([change.key for change in changes], read.synced) == (["a"], False)
+    place.lab.faults.restart(host_of(place.cloud.back_end))
+    place.lab.run(seconds=1)
+    assert ([change.key for change in changes], read.synced) == (["a"], True)
+
+
+def test_first_state_is_complete_only_with_what_was_committed_before_the_call(written, monkeypatch):
+    """The back end has died before it could send an entry to the processors, which do not know that they lack it."""
+    place, jane = written
+    with monkeypatch.context() as without_pushes:
+        without_pushes.setattr(BackEnd, "_push_to_followers_at", lambda self, now_us, lsn: ())
+        assert jane.write("news", "h", {"n": 2}).result() == 1
+    place.lab.faults.kill(host_of(place.cloud.back_end))
+    changes = []
+    ann = place.client("ann")
+    read = ann.read("news", None, "continuous", callback=changes.append, sync_timestamp=0).result()
+    synced = ann.await_synced(read)
+    place.lab.run(minutes=5)
+    assert ([change.key for change in changes], synced.done()) == (["a"], False)
+    place.lab.faults.restart(host_of(place.cloud.back_end))
+    synced.result()
+    assert [change.key for change in changes] == ["a", "h"]
+
+
+def test_first_state_has_what_was_lost_on_the_way_to_the_processors(written, monkeypatch):
+    """The back end is up; it would send the entry again after 200 ms."""
+    _, jane = written
+    monkeypatch.setattr(BackEnd, "_push_to_followers_at", lambda self, now_us, lsn: ())
+    assert jane.write("news", "h", {"n": 2}).result() == 1
+    changes = []
+    read = jane.read("news", None, "continuous", callback=changes.append, sync_timestamp=0).result()
+    jane.await_synced(read).result()
+    assert [change.key for change in changes] == ["a", "h"]
 
 
 @pytest.mark.parametrize("gateways", [1, 5])

@@ -402,6 +402,7 @@ def test_subscriber_recognises_a_repeated_message_by_its_id():
     ann.create("t").result()
     messages = []
     PubSub(bob, "t").subscribe("arts", messages.append).result()
+    lab.run(seconds=1)
     kill_at(bob.installed, 1, "before commit")  # after the callback
     PubSub(ann, "t").publish("arts", text="one").result()
     lab.run(seconds=5)

@@ -48,6 +48,24 @@ def test_write_is_shown_at_once_and_once_more_when_it_is_committed(place, sync):
     assert changes[1:] == [shown("upsert", ARTS, 1)]
 
 
+@pytest.mark.parametrize("sync", [None, 0])
+@pytest.mark.parametrize("is_told_before", [False, True])
+def test_write_does_not_leave_in_between_after_a_restart_of_the_back_end(place, sync, is_told_before):
+    """The read was last told of the log before: nothing of the present one, so nothing newer."""
+    ann = create_news(place)
+    changes = listen(ann, "topic = 'arts'", sync_timestamp=sync)
+    if is_told_before:
+        ann.write("news", "z", ARTS).result()
+    place.lab.run(minutes=1)
+    changes.clear()
+    back_end = place.cloud.back_end.split("/")[0]
+    place.lab.faults.kill(back_end)
+    place.lab.faults.restart(back_end)
+    ann.write("news", "a", ARTS)
+    place.lab.run(minutes=1)
+    assert changes == [pending("upsert", ARTS, is_new=True), shown("upsert", ARTS, 1)]
+
+
 def test_write_that_does_not_match_is_not_shown(place):
     ann = create_news(place)
     changes = listen(ann, "topic = 'arts'", data={"age": 9})

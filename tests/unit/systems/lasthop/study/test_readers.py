@@ -126,6 +126,33 @@ def see(drawn, policy, max_messages=8, threshold=0.0):
     )
 
 
+@given(logs(), st.integers(0, 5), st.sampled_from([0.0, 3600.0, 86_400.0]))
+def test_limits_that_keep_nothing_back_give_the_same(log, most, keep_back_s):
+    """Find the view of each limit, also of those that are not run since a lower one keeps nothing back."""
+    messages, reads, outages = log
+    drawn = drawn_from(
+        [message[0] for message in messages],
+        reads,
+        ranks=[message[2] for message in messages],
+        expires_us=[FOREVER_US if message[1] is None else message[1] for message in messages],
+        outages_us=outages or None,
+    )
+    reader = Reader(drawn, 0.0, most)
+    for limit in (0, 1, 2, 4, 8, 64, 16, 1024):
+        policy = Forwarding("buffer", limit, expiration_threshold_s=keep_back_s)
+        assert reader.view(policy).by_day().tolist() == see(drawn, policy, most).by_day().tolist()
+
+
+def test_limits_that_keep_nothing_back_are_run_once(monkeypatch):
+    """Send 10 messages before the first read: any limit from 10 on keeps nothing back."""
+    runs = []
+    monkeypatch.setattr(readers, "play", lambda *arguments: runs.append(1) or play(*arguments))
+    reader = Reader(drawn_from(np.arange(10) * HOUR, [12 * HOUR]), 0.0, 8)
+    seen = {limit: reader.view(Forwarding("buffer", limit)) for limit in (9, 10, 11, 1 << 20)}
+    assert len(runs) == 2
+    assert seen[10] is seen[11] is seen[1 << 20]
+
+
 def test_reads_in_long_outages_are_those_in_vain():
     """Read every 12 hours, with no link at the reads of days 3 and 5, before which something arrives."""
     arrivals = np.arange(240) * HOUR
@@ -196,7 +223,7 @@ def test_policies_of_the_last_comparison_are_not_played_again(monkeypatch):
         return play(drawn, make_spool, max_messages)
 
     monkeypatch.setattr(readers, "play", count_and_play)
-    drawn = Scenario(event_frequency=4.0, days=4).draw(1)
+    drawn = Scenario(event_frequency=64.0, days=4).draw(1)
     views = [
         Reader.of(drawn, 0.0, 8).view(policy)
         for policy in (Forwarding("buffer", 1), Forwarding("buffer", 2), Forwarding("buffer", 1))

@@ -20,6 +20,21 @@ def test_own_version_that_processors_do_not_tell_of_leaves_with_its_version():
     assert records.shown() == {}
 
 
+def test_own_version_that_a_later_one_hides_leaves_with_its_version():
+    """Another device has hidden the record before the processors have told of the own version (Mobius 4.2)."""
+    records = ReadRecords(ports("ann").store, 1)
+    sent = Upsert(key="h", ver=2, data={"n": 1}, predicate=None, ts_us=0, lsn=4)
+    records.receive(sent, {"n": 1}, None, log_incarnation="first")
+    records.follow_own("h", None, OwnRecord({"n": 2}, 3, lsn=5, log_incarnation="first"))
+    assert records.receive(LeftRead("h", None), {}, None, log_incarnation="second") == [
+        Change("remove", "h", None, 3)
+    ]
+    records.follow_own("k", None, OwnRecord({"n": 2}, 1, lsn=6, log_incarnation="first"))
+    assert records.receive(LeftRead("k", None), {}, None, log_incarnation="second") == [
+        Change("remove", "k", None, 1)
+    ]
+
+
 def test_own_version_is_notified_again_if_the_table_has_lost_a_column_since():
     """The device shows its columns as it knows the table; those that the processors send are the truth."""
     records = ReadRecords(ports("ann").store, 1)

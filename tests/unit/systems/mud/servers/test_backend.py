@@ -118,6 +118,22 @@ def test_new_follower_is_sent_the_state_and_then_new_entries(master):
     assert list_sent(create(master, "u", "2")) == {"replica": [2]}
 
 
+def test_question_of_a_follower_is_answered_with_all_that_it_lacks(master):
+    """It knows then that it has what was committed before it asked."""
+    create_public_table(master)
+    start_followers(master)
+    known, last = 2, BEFORE_FIRST + 2
+    ((_, answer),) = acknowledge(master, "replica", known, nonce="n")
+    assert (answer["entries"], answer["after"], answer["through"]) == ([], last, last)
+    write(master, 1)
+    ((_, answer),) = acknowledge(master, "replica", known, nonce="n")
+    assert [entry["lsn"] for entry in answer["entries"]] == [last + 1]
+    assert (answer["nonce"], answer["after"], answer["through"]) == ("n", last, last + 1)
+    messages = acknowledge(master, "processor", known, start="other", nonce="n")
+    (answer,) = (message for _, message in messages if message.get("nonce") == "n")
+    assert "through" not in answer, "only the lineage counts for one that knows another incarnation"
+
+
 def test_duplicate_acknowledgement_triggers_no_retransmission(master):
     create(master)
     follow(master)

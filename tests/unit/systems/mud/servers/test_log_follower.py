@@ -68,7 +68,7 @@ def test_entries_are_accepted_once_and_in_order(follower):
     assert list(follower.take_entries(Log([entry(2)]))) == []  # a gap
     assert [new.lsn for new in follower.take_entries(Log([entry(1), entry(2)]))] == [1, 2]
     assert [new.lsn for new in follower.take_entries(Log([entry(1), entry(2), entry(3)]))] == [3]
-    assert follower.acknowledge().message.lsn == 3
+    assert follower.acknowledge(0).message.lsn == 3
 
 
 def test_entries_are_ignored_without_a_state():
@@ -120,7 +120,7 @@ def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
 def answer(follower, lineage, *entries):
     """Send the follower a log of another start, and the answer to the question that it then asks."""
     follower.accept_log(Log([], lineage))
-    return follower.accept_log(Log([*entries], lineage, follower.acknowledge().message.nonce))
+    return follower.accept_log(Log([*entries], lineage, follower.acknowledge(0).message.nonce))
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
@@ -148,5 +148,5 @@ def test_messages_of_another_start_are_accepted_only_in_answer_to_a_question(fol
         assert not follower.accept_log(Log([entry(1)], lineage))
         assert not follower.accept_log(Log([entry(1)], lineage, "another question"))
     assert (follower.lsn, follower.log_incarnation) == (-1, "c")
-    assert follower.accept_log(Log([], {"c": 1}, follower.acknowledge().message.nonce))
-    assert sent([follower.acknowledge()]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]
+    assert follower.accept_log(Log([], {"c": 1}, follower.acknowledge(0).message.nonce))
+    assert sent([follower.acknowledge(0)]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]

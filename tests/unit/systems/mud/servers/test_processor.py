@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from itertools import pairwise
 from types import SimpleNamespace
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from mud_machines import build_message, handle_event, is_dropped, op_of, ports, sent
 
 from mudkit.delivery.stream import StreamItem
-from mudkit.events import LinkUp, Received, Send, TimerFired
+from mudkit.events import LinkUp, Received, Send, SendFailed, SetTimer, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
@@ -62,6 +63,33 @@ class Harness:
         return list_notices(handle_event(self.processor, "log", "master", now_us, entries=list(entries)))
 
     def register(self, handle=1, text="TRUE", now_us=0, **fields):
+        """Register a read whose question the back end answers at once; return what is sent to others.
+
+        The answer to the client comes last.
+        """
+        first = self.request_registration(handle, text, now_us, **fields)
+        others = [
+            message for message in first + self.answer_questions(first, now_us) if message[0] != "master"
+        ]
+        return sorted(others, key=lambda message: message[0] == "gateway")
+
+    def answer_questions(self, messages, now_us=0):
+        """Answer the questions among messages for the position of the log; return what is sent then."""
+        return [
+            message
+            for to, question in messages
+            if to == "master" and "nonce" in question
+            for message in self.answer_question(question, now_us)
+        ]
+
+    def answer_question(self, question, now_us=0, entries=()):
+        """Answer a question for the position of the log, with entries; return what is sent then."""
+        positions = {"after": question["lsn"], "through": question["lsn"] + len(entries)}
+        answer = {"entries": list(entries), "nonce": question["nonce"], **positions}
+        return handle_event(self.processor, "log", "master", now_us, **answer)
+
+    def request_registration(self, handle=1, text="TRUE", now_us=0, **fields):
+        """Register a read; its question is not answered."""
         self.requests += 1
         message = {
             "id": f"i{handle}", "handle": encode_handle(handle), "request": self.requests,
@@ -426,6 +454,24 @@ def test_session_given_up_by_the_server_ends_only_its_reads(harness):
     harness.register(2, session="another")
     handle_event(harness.processor, "gone", "server", session="s")
     assert harness.commit("a", 1, {}) == [(2, "upsert", "a", 1)]
+
+
+@pytest.mark.parametrize("down", [(), ("r1",), ("r2", "r3"), ("r1", "r2", "r3")])
+def test_read_goes_on_to_a_replica_that_is_reached(down):
+    """At once: on a slow link the client repeats it after a minute. If none is reached, the client decides."""
+    processor = Harness(replicas=("r1", "r2", "r3")).processor
+    for number in range(3):
+        (effect,) = processor.handle(0, Received("gateway", build_message("read", id=f"read {number}")))
+        tried = [effect.to]
+        while tried[-1] in down:
+            effects = processor.handle(0, SendFailed(tried[-1], effect.message))
+            if not effects:
+                break
+            (effect,) = effects
+            tried.append(effect.to)
+        assert len(set(tried)) == len(tried)
+        assert (tried[-1] in down) is (len(down) == 3)
+        assert len(down) < 3 or len(tried) == 3
 
 
 def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
@@ -847,8 +893,92 @@ def test_registration_waits_for_what_the_former_processor_has_told_of():
     assert harness.register(**since) == []
     harness.commit("b", 1, {})
     assert harness.register(**since) == []
-    harness.commit("a", 1, {})
-    assert list_notices(harness.register(**since)) == [(1, "synced")]
+    assert harness.commit("a", 1, {"n": 1}) == []
+    assert harness.commit("a", 2, {"n": 2}) == [(1, "upsert", "a", 2)]
+
+
+def test_registration_that_is_ahead_of_the_log_begins_once_the_log_is_there():
+    """Its client would repeat it after ten seconds only. The newest one counts, and none after its end."""
+    harness = Harness()
+    assert harness.register(1, "n = 1", least=7) == []
+    assert harness.register(1, "n = 2", least=7) == []
+    assert harness.register(1, "n = 3", least=7, request=1) == []
+    assert harness.register(2, "TRUE", least=7) == []
+    unregister(harness, 2)
+    assert harness.commit("a", 1, {"n": 2}) == []
+    lsn = harness.lsn + 1
+    entry = {"lsn": lsn, "op": "row", "name": "t", "row": row("b", 1, lsn, {"n": 2})}
+    messages = handle_event(harness.processor, "log", "master", entries=[entry])
+    assert [(to, message["id"], message["lsn"]) for to, message in messages if to == "gateway"] == [
+        ("gateway", "i1", 7)
+    ]
+    assert list_notices(harness.answer_questions(messages)) == [(1, "synced")]
+    harness.lsn = lsn
+    assert harness.commit("c", 1, {"n": 3}) == []
+    assert harness.commit("d", 1, {"n": 2}) == [(1, "upsert", "d", 1)]
+
+
+def questions_of(messages):
+    """Return the questions for the position of the log among messages."""
+    return [message for to, message in messages if to == "master" and "nonce" in message]
+
+
+def test_read_is_synced_when_the_back_end_has_confirmed_what_was_committed_before(harness):
+    """The back end may be down, or its message lost: what the log lacks is no part of the first state yet."""
+    first = harness.request_registration(1, sync_us=0, now_us=10)
+    assert list_notices(first) == []
+    (question,) = questions_of(first)
+    entry = {"lsn": 6, "op": "row", "name": "t", "row": row("a", 1, 6, {"n": 1})}
+    answered = harness.answer_question(question, 20, [entry])
+    assert list_notices(answered) == [(1, "upsert", "a", 1), (1, "synced")]
+    assert not questions_of(answered)
+
+
+def test_answer_to_an_earlier_question_does_not_confirm_a_later_registration(harness):
+    """It may have been sent before what was committed just before the call."""
+    (question,) = questions_of(harness.request_registration(1, now_us=10))
+    assert not questions_of(harness.request_registration(2, now_us=20))
+    answered = harness.answer_question(question, 30)
+    assert list_notices(answered) == [(1, "synced")]
+    (question,) = questions_of(answered)
+    assert list_notices(harness.answer_question(question, 40)) == [(2, "synced")]
+
+
+def test_question_is_repeated_at_growing_intervals_while_a_read_waits(harness):
+    harness.request_registration(1, now_us=0)
+    now_us, asked_us = 0, []
+    while now_us < 600_000_000:
+        effects = harness.processor.handle(now_us, TimerFired("position"))
+        asked_us += [now_us] * len(questions_of(sent(effects)))
+        (timer,) = [effect for effect in effects if isinstance(effect, SetTimer)]
+        now_us += timer.delay_us
+    between_us = [later - earlier for earlier, later in pairwise(asked_us)]
+    assert between_us == sorted(between_us)
+    assert (asked_us[0], between_us[-1]) == (200_000, 60_000_000)
+    unregister(harness, 1)
+    effects = harness.processor.handle(now_us, TimerFired("position"))
+    assert not any(isinstance(effect, Send | SetTimer) for effect in effects)
+
+
+def test_answer_that_does_not_fit_confirms_nothing(harness):
+    """Entries are missing before those that it has: they are on their way."""
+    (question,) = questions_of(harness.request_registration(1, now_us=10))
+    entry = {"lsn": 7, "op": "row", "name": "t", "row": row("b", 1, 7, {"n": 1})}
+    answer = {"entries": [entry], "nonce": question["nonce"], "after": 6, "through": 7}
+    assert list_notices(handle_event(harness.processor, "log", "master", 20, **answer)) == []
+
+
+def test_back_end_that_has_restarted_is_asked_at_once(harness):
+    """Its lineage is confirmed first; the question after that has its position in the present log."""
+    harness.request_registration(1, now_us=10)
+    lineage = {"second": 6}
+    (question,) = questions_of(
+        handle_event(harness.processor, "log", "master", 20, entries=[], lineage=lineage)
+    )
+    answer = {"entries": [], "nonce": question["nonce"], "lineage": lineage}
+    (question,) = questions_of(handle_event(harness.processor, "log", "master", 30, **answer))
+    answer = {**answer, "nonce": question["nonce"], "after": 5, "through": 5}
+    assert list_notices(handle_event(harness.processor, "log", "master", 40, **answer)) == [(1, "synced")]
 
 
 def test_registration_waits_for_the_log_that_its_client_knows():
@@ -910,14 +1040,20 @@ def test_processor_keeps_little_of_a_subscription():
     ]  # fmt: skip
     del subscriptions
 
+    def acknowledge(effects):
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, StreamItem):
+                item = effect.message
+                handle_event(harness.processor, "confirmed", "server", stream=item.stream, number=item.seq)
+
     def register(some):
         for message in some:
-            for effect in harness.processor.handle(0, Received("gateway", message)):
-                if isinstance(effect, Send) and isinstance(effect.message, StreamItem):
-                    item = effect.message
-                    handle_event(
-                        harness.processor, "confirmed", "server", stream=item.stream, number=item.seq
-                    )
+            effects = harness.processor.handle(0, Received("gateway", message))
+            acknowledge(effects)
+            for question in questions_of(sent(effects)):
+                positions = {"after": 5, "through": 5}
+                answer = build_message("log", entries=[], nonce=question["nonce"], **positions)
+                acknowledge(harness.processor.handle(0, Received("master", answer)))
 
     register(messages[:100])
     gc.collect()
