@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,6 +29,8 @@ _MIN_DEVICE_FOLDS: Final = 10
 """Devices from which on policies are chosen on some and scored on others; with fewer, on days."""
 _MIN_READS: Final = 20
 """Reads of the last day, with fewer of which it says nothing against a policy."""
+_ALL_KM: Final = 50_000.0
+"""Side of a square that has all places."""
 
 
 @check_arguments
@@ -41,7 +44,9 @@ class Learner:
     than before: devices go back to a policy of their own.
 
     It assumes that what was reported is all that is written to the table: writes of apps and devices that do
-    not report are unknown to it, and answers that lack them count as fresh.
+    not report are unknown to it, and answers that lack them count as fresh. Where nothing is asked about an
+    area, it learns from the query that is read most, for which any write to the table counts as one that it
+    should have; the policy then answers queries that a cached one covers.
 
     Parameters
     ----------
@@ -66,7 +71,7 @@ class Learner:
         window_s: Annotated[float, Range(1.0, 1e8)] = 7200.0,
         completeness: Annotated[float, Range(1e-9, 1.0)] = 0.9,
         max_stale: Annotated[float, Range(0.0, 1.0)] = 0.05,
-        min_devices: Annotated[int, Range(2, 1 << 31)] = 5,
+        min_devices: Annotated[int, Range(2, 1 << 31)] = 3,
         min_hit_share: Annotated[float, Range(0.0, 1.0)] = 0.5,
     ) -> None:
         self._window_s = window_s
@@ -109,15 +114,23 @@ class Learner:
             yield from (LearntPolicy(app, artefact) for artefact in artefacts if artefact is not None)
 
     def _learn_reads(self, of_app: pa.Table, of_table: pa.Table, table: str, seed: int) -> Artefact | None:
-        """Return the read policy of a table; None: too few devices or reads of areas."""
-        is_read = pc.and_(pc.equal(of_app["op"], "read"), pc.is_valid(of_app["box_km"]))
-        rows = of_app.filter(pc.and_(is_read, pc.is_valid(of_app["lat"])))
-        devices = pc.count_distinct(rows["device"]).as_py()
+        """Return the read policy of a table, by its reads of areas, or else by those of a query.
+
+        None: too few devices or reads.
+        """
+        written = of_table.filter(pc.equal(of_table["op"], "write"))
+        all_reads = of_app.filter(pc.equal(of_app["op"], "read"))
+        rows = all_reads.filter(pc.and_(pc.is_valid(all_reads["box_km"]), pc.is_valid(all_reads["lat"])))
+        has_areas = _count_devices(rows) >= self._min_devices
+        if has_areas:
+            written = written.filter(pc.is_valid(written["lat"]))
+        else:
+            rows, written = (_everywhere(part) for part in (_most_read(all_reads), written))
+        devices = _count_devices(rows)
         if devices < self._min_devices:
             return None
-        is_write = pc.and_(pc.equal(of_table["op"], "write"), pc.is_valid(of_table["lat"]))
         reads = self._reads(rows)
-        labels = read_labels(_positions(of_table.filter(is_write)), reads, self._window_s)
+        labels = read_labels(_positions(written), reads, self._window_s)
         recommendation = recommend(
             labels,
             reads,
@@ -126,7 +139,10 @@ class Learner:
             folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
             seed=seed,
         )
-        return self._artefact(table, recommendation, devices) if recommendation.has_enough_reads else None
+        if not recommendation.has_enough_reads:
+            return None
+        artefact = self._artefact(table, recommendation, devices)
+        return artefact if has_areas or artefact.root == OWN else artefact.if_covered()
 
     def _artefact(self, table: str, recommended: Recommendation, devices: int) -> Artefact:
         """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""
@@ -161,6 +177,29 @@ class Learner:
         )
         _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
         return reads.take(pa.array(np.sort(first)))
+
+
+def _count_devices(rows: pa.Table) -> int:
+    """Return the number of different devices of some rows."""
+    return int(pc.count_distinct(rows["device"]).as_py())
+
+
+def _most_read(reads: pa.Table) -> pa.Table:
+    """Return the reads of the query that is read most; of several, the first by its text."""
+    repeated = reads.filter(pc.is_valid(reads["query"]))
+    counted = Counter(repeated["query"].to_pylist())
+    if not counted:
+        return repeated
+    query = min(counted, key=lambda text: (-counted[text], text))
+    return repeated.filter(pc.equal(repeated["query"], query))
+
+
+def _everywhere(rows: pa.Table) -> pa.Table:
+    """Return rows with an area that has all places, and with some place."""
+    columns = {name: rows[name] for name in rows.column_names}
+    columns |= {name: pc.fill_null(rows[name], 0.0) for name in ("lat", "lon")}
+    columns["box_km"] = pa.array(np.full(len(rows), _ALL_KM))
+    return pa.table(columns)
 
 
 def _positions(written: pa.Table) -> pa.Table:

@@ -109,15 +109,36 @@ def test_policy_does_not_answer_what_is_older_than_it_has_seen():
 def test_nothing_is_learnt_of_few_devices():
     """A policy would show what these few have done."""
     usage = build_usage(devices=4)
-    assert learn(usage) == []
-    assert len(learn(usage, min_devices=4)) == 1
+    assert learn(usage, min_devices=5) == []
+    assert len(learn(usage)) == 1
 
 
-def test_nothing_is_learnt_without_areas():
+def test_nothing_is_learnt_without_areas_or_repeated_queries():
     usage = build_usage(devices=6)
     at = usage.schema.get_field_index("box_km")
     assert learn(usage.set_column(at, USAGE.field("box_km"), pa.nulls(len(usage), pa.float64()))) == []
     assert learn(USAGE.empty_table()) == []
+
+
+def test_age_is_learnt_for_a_query_without_an_area():
+    """A record is read each quarter, and written once a day: an hour misses it for a twentieth of the day."""
+    rows = []
+    for day, quarter, number in np.ndindex(6, 96, 4):
+        t_us = START_US + day * DAY_US + quarter * 900_000_000 + number * 1_000_000
+        of_all = {"device": f"phone-{number}", "app": "n", "table": "t", "ts": t_us, "lat": None, "lon": None}
+        rows.append({**of_all, "op": "read", "query": "key = 'k'"})
+        if number == 0 and quarter == 40:
+            rows.append({**of_all, "op": "write", "ts": t_us + 1})
+    (learnt,) = [one for one in learn(pa.Table.from_pylist(rows, USAGE)) if one.artefact.kind == "read"]
+    known = {"age": 1800.0, "hour": 12.0, "weekday": 1.0, "distance": 0.0, "held": 1.0, "covered": 1.0}
+    known |= {f"cached_{name}": value for name, value in known.items()}
+
+    def decide_by(**changed):
+        return learnt.artefact.decide([(known | changed).get(name) for name in learnt.artefact.features])
+
+    assert decide_by() == "local"
+    assert decide_by(age=7201.0) == "remote"
+    assert decide_by(covered=0.0) == "remote"
 
 
 def test_each_table_and_app_has_a_policy_of_its_own():

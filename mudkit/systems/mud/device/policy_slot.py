@@ -20,6 +20,7 @@ from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.areas import area_of
+from mudkit.predicates.containment import contains
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.artefact import FEATURES, OWN, PREFETCH_EVERY_S, Artefact, Kind
 from mudkit.systems.mud.policies.policies import (
@@ -174,11 +175,15 @@ class ShippedReads:
     def decide(
         self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
-        """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`; based on the table's last answer."""
+        """See :class:`~mudkit.systems.mud.policies.policies.ReadPolicy`; based on the last answer.
+
+        Of a query without an area it is the last one that is certain to have all its records, of another
+        one the table's last one.
+        """
         artefact = self._slots.in_use("read", query.table)
         if artefact is None or artefact.root == OWN:
             return self._decide_alone(query, context, cache)
-        last = next((cached for cached in reversed(cache) if cached.query.table == query.table), None)
+        last = _last_answer(query, cache)
         if last is None:
             return "remote"
         values = _features(_place_of_query(query, context), context, 0.0) | {
@@ -282,12 +287,24 @@ def _features(place: tuple[float, float] | None, context: Fields, age_s: float) 
     return {"lat": lat, "lon": lon, "hour": hour, "weekday": weekday}
 
 
+def _last_answer(query: Query, cache: Sequence[Cached]) -> Cached | None:
+    """Return the last cached answer of the table that a policy decides about; None: there is none."""
+    answers = [cached for cached in cache if cached.query.table == query.table]
+    if area_of(query.predicate) is None:
+        whole = [cached for cached in answers if contains(cached.query.predicate, query.predicate)]
+        answers = whole or answers
+    return answers[-1] if answers else None
+
+
 def _features_of_area(query: Query, cached: Query, context: Fields) -> dict[str, float | None]:
-    """Return the size of the area of a query, its window, and the share of it that a cached one covers."""
+    """Return the size of the area of a query, its window, and the share of it that a cached one covers.
+
+    Of a query without an area, the share is 1 if the cached one is certain to have all its records, else 0.
+    """
     area, other = area_of(query.predicate), area_of(cached.predicate)
     now_us = context.get("now_us")
     if area is None:
-        return {}
+        return {"covered": float(contains(cached.predicate, query.predicate))}
     covered = None if other is None else float(covered_share(*area[:3], *other[:3]))
     window_s = area.window_s(now_us / US_PER_S) if isinstance(now_us, int | float) else None
     return {"box": area.box_km, "window": window_s, "covered": covered}

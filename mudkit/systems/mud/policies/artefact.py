@@ -159,7 +159,8 @@ of longitude, so that a device needs no table of time zones. ``held``: records i
 ``density``: write rate by the table that comes with the artefact. ``box`` and ``window``: size of the area of
 the query, and how far back it reads; ``covered``: share of its area that the cached query has, too
 (:mod:`mudkit.predicates.areas`). Of a prefetch ``query`` is the number of the query in the artefact, and
-``since`` the time since the device has read it.
+``since`` the time since the device has read it. A query without an area is covered by one that is certain to
+have all its records.
 """
 _EXPORT_AGAIN: Final = "export it again with mudkit.learning.export_policy, or `mudkit report cache_policy`"
 _NEWER: Final = "install the mudkit that wrote it, or export it again with this one"
@@ -476,6 +477,16 @@ class Artefact(Displayed):
         return self._guard(
             [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
         )
+
+    def if_covered(self) -> Artefact:
+        """Return an artefact with the same decisions if the cached query covers all of a query, else remote.
+
+        Raises
+        ------
+        ParameterError
+            A device could not use it.
+        """
+        return self._guard([["covered", 0.999, 1, 2, 1]], "remote", self.version, {"if covered": True})
 
     def of_table(self, table: str) -> Artefact:
         """Return the same decisions for the reads or writes of one table.

@@ -131,9 +131,21 @@ def test_tree_sees_the_size_of_the_query_and_what_the_cached_one_covers(feature,
 
 def test_size_of_a_query_without_an_area_is_unknown():
     nodes = [[0, 1e9, 1, 2, 2], [0], [1]]
-    slots = follow("read", Artefact.create("read", 1, ["covered"], nodes, ["local", "remote"]))
+    slots = follow("read", Artefact.create("read", 1, ["box"], nodes, ["local", "remote"]))
     query = Query("t", Predicate("topic = 'arts'"), "committed", {}, None)
     assert ShippedReads(slots, None).decide(query, {}, [Cached(query, 5.0, {})]) == "remote"
+
+
+def test_policy_of_covered_queries_takes_the_last_answer_that_has_all_records():
+    """A later answer to another query is no reason to ask; without one that covers it, the query goes to the cloud."""
+    nodes = [[0, 60.0, 1, 2, 2], [0], [1]]
+    artefact = Artefact.create("read", 1, ["age"], nodes, ["local", "remote"]).if_covered()
+    reads = ShippedReads(follow("read", artefact), None)
+    texts = ("topic = 'arts'", "topic = 'arts' AND n > 3", "topic = 'news'")
+    larger, query, other = (Query("t", Predicate(text), "committed", {}, None) for text in texts)
+    assert reads.decide(query, {}, [Cached(larger, 50.0, {}), Cached(other, 5.0, {})]) == "local"
+    assert reads.decide(query, {}, [Cached(larger, 70.0, {}), Cached(other, 5.0, {})]) == "remote"
+    assert reads.decide(larger, {}, [Cached(query, 50.0, {})]) == "remote"
 
 
 MENU = Query("menus", Predicate("place = 'canteen'"), "committed", {}, None)
