@@ -25,7 +25,7 @@ class WatchedRecords:
     def __init__(self, count, selection=None):
         self.draw, self.lsn = Random(3), count + 1
         self.versions = [1] * count
-        self.processor = Processor(ports("me"), ["me"], "master", [], ["gateway"], [SERVER], "naming")
+        self.processor = Processor(ports("me"), ["me"], ["master"], [], ["gateway"], [SERVER], "naming")
         self.processor.handle(0, LinkUp("me", "server"))
         table = Table("t", "news", acl="public", number=1, lsn=1)
         rows = [("t", self.draw_row(number, number + 2)) for number in range(count)]

@@ -201,7 +201,7 @@ def _suspect_no_processor(self: Ranges, now_us: int, server: str) -> Sequence[Ef
 
 def _choose_first_replica(self: Processor, identity: str, route: Route) -> str:
     """Choose the first replica for all reads, and for their repetitions."""
-    return self._back_end if route.is_latest or not self._replicas else self._replicas[0]
+    return self._master.address if route.is_latest or not self._replicas else self._replicas[0]
 
 
 def _follow_nothing(self: WriteRequests, seq: int) -> WriteRequest:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.systems.mud.messages.partitions import Partitions, read_partitions
 from mudkit.systems.mud.messages.parts import EncodedError
+from mudkit.systems.mud.messages.standbys import Mastership, StoreProbe
 from mudkit.systems.receiving import Accepts, Count, Name
 
 
@@ -86,13 +87,19 @@ NAMING_FROM_SERVER: Final = Accepts[Suspect | Alive | AssignmentsTaken | Assignm
     Suspect, Alive, AssignmentsTaken, AssignmentsRequest, Assignments
 )
 
-GATEWAY_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | TableQuestion](
-    Assignments, AssignmentsRequest, TableQuestion
+GATEWAY_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | TableQuestion | Mastership](
+    Assignments, AssignmentsRequest, TableQuestion, Mastership
 )
+PROCESSOR_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Probe | Mastership](
+    Assignments, AssignmentsRequest, Probe, Mastership
+)
+REPLICA_FROM_NAMING: Final = Accepts[Mastership](Mastership)
+STORE_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Mastership | StoreProbe](
+    Assignments, AssignmentsRequest, Mastership, StoreProbe
+)
+"""For a store that has standbys, or is one."""
 SERVER_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest](Assignments, AssignmentsRequest)
-"""For servers that nobody replaces."""
-
-REPLACEABLE_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Probe](
+"""For the policy generator, and the back end itself."""
+NOTIFICATION_SERVER_FROM_NAMING: Final = Accepts[Assignments | AssignmentsRequest | Probe](
     Assignments, AssignmentsRequest, Probe
 )
-"""For notification servers and processors."""

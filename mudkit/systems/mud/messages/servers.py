@@ -22,6 +22,7 @@ from mudkit.systems.mud.messages.requests import (
     WriteOutcome,
     WriteRequest,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, Count, Name
@@ -186,16 +187,16 @@ class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     lineage: Lineage | UnsetType = UNSET
 
 
-GATEWAY_FROM_BACK_END: Final = Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState](
-    Administered, WriteOutcome, Part, LogRestarted, Log, TablesState
-)
+GATEWAY_FROM_BACK_END: Final = Accepts[
+    Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | Mastership
+](Administered, WriteOutcome, Part, LogRestarted, Log, TablesState, Mastership)
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck | Assignments](ContinuousReadAck, Assignments)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments](
     Routed[ReadOrWrite | ContinuousReadRequest], Assignments
 )
-PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
-REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
+REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](

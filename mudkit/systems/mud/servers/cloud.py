@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments, unusable
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
-from mudkit.events import Host, Installed, Make, Network, Operation
+from mudkit.events import Host, Installed, Make, Network, Operation, Ports
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.messages.parts import PORT
@@ -23,6 +23,7 @@ from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
+from mudkit.systems.mud.servers.store_server import StoreServer
 from mudkit.systems.mud.tables.table import check_name
 from mudkit.wire import Fields
 
@@ -35,9 +36,9 @@ _WEEK_S: Final = 604_800.0
 class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 
-    There are gateways, processors, the back-end store with its replicas, notification servers, the naming
-    machine, which has a notification server or processor that does not answer replaced by another one, and
-    the policy generator.
+    There are gateways, processors, the back-end store with its replicas and standbys, notification servers,
+    the naming machine, which has a notification server, a processor or a back end that does not answer
+    replaced by another one, and the policy generator.
 
     Parameters
     ----------
@@ -48,6 +49,9 @@ class Cloud(Displayed):
         Time until an entry of the log takes effect on a replica.
     gateways, processors, notification_servers : int
         Number of machines of each kind.
+    standbys : int
+        Number of stores that have all that the back end has, one of which takes over when it dies: a write is
+        acknowledged when all of them that are up have it. 0: writes wait until the back end is restarted.
     max_waiting : int
         Maximum number of notifications that wait for a client that is not reached.
     max_wait_s : float
@@ -85,6 +89,7 @@ class Cloud(Displayed):
         gateways: Annotated[int, Range(1, 1000)] = 2,
         processors: Annotated[int, Range(1, 1000)] = 2,
         notification_servers: Annotated[int, Range(1, 1000)] = 2,
+        standbys: Annotated[int, Range(0, 10)] = 0,
         max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
         max_wait_s: Annotated[float, Range(0.0, 1e9)] = 3600.0,
         keep_deleted_s: Annotated[float, Range(0.0, 1e10)] | None = None,
@@ -104,6 +109,7 @@ class Cloud(Displayed):
         lag_us = round(replica_lag_s * 1e6)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
+        self.standbys = _addresses("standby", standbys)
         self.replicas = _addresses("replica", replicas)
         self.processors = _addresses("processor", processors)
         self.gateways = _addresses("gateway", gateways)
@@ -118,31 +124,31 @@ class Cloud(Displayed):
             """Install a machine on the server of an address."""
             return lab.server(address.split("/")[0], at=place).install(NAME, make, name=PORT)
 
-        self._installed_back_end = install(
-            self.back_end,
-            partial(
-                BackEnd,
-                gateways=self.gateways,
-                processors=self.processors,
-                replicas=self.replicas,
-                servers=self.notification_servers,
-                naming=self.naming,
-                keep_deleted_us=self.keep_deleted_us,
-            ),
+        make_back_end: Callable[[Ports], BackEnd] = partial(
+            BackEnd, gateways=self.gateways, processors=self.processors, replicas=self.replicas,
+            servers=self.notification_servers, naming=self.naming, keep_deleted_us=self.keep_deleted_us,
+        )  # fmt: skip
+        stores = [self.back_end, *self.standbys]
+        users = [*self.gateways, *self.processors, *self.replicas]
+        make_store: Make = partial(
+            StoreServer, stores=stores, naming=self.naming, servers=users, make=make_back_end
         )
+        self._installed_stores = {
+            address: install(address, make_store if standbys else make_back_end) for address in stores
+        }
         for address in self.replicas:
-            install(
-                address, partial(Replica, back_end=self.back_end, processors=self.processors, lag_us=lag_us)
-            )
+            install(address, partial(
+                Replica, stores=stores, processors=self.processors, naming=self.naming, lag_us=lag_us
+            ))  # fmt: skip
         for address in self.processors:
             install(address, partial(
-                Processor, processors=self.processors, back_end=self.back_end,
+                Processor, processors=self.processors, stores=stores,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
                 naming=self.naming,
             ))  # fmt: skip
         for address in self.gateways:
             install(address, partial(
-                Gateway, authority=self.authority, back_end=self.back_end, processors=self.processors,
+                Gateway, authority=self.authority, stores=stores, processors=self.processors,
                 replicas=self.replicas, servers=self.notification_servers, naming=self.naming,
                 generator=self.generator,
             ))  # fmt: skip
@@ -158,9 +164,17 @@ class Cloud(Displayed):
                 naming=self.naming, max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
         self._installed_naming = install(self.naming, partial(
-            Naming, servers=self.notification_servers, processors=self.processors,
-            gateways=self.gateways, others=[self.back_end, self.generator],
+            Naming, servers=self.notification_servers, processors=self.processors, gateways=self.gateways,
+            replicas=self.replicas, stores=stores, others=[self.generator],
         ))  # fmt: skip
+
+    @property
+    def master(self) -> str | None:
+        """Address of the store that acts as the master of the back end; None: none does."""
+        for address, installed in self._installed_stores.items():
+            if _back_end_of(installed) is not None:
+                return address
+        return None
 
     def serve(self, device: Host, app: str) -> None:
         """Add an app to those of a device; install the service that they share, unless there is one."""
@@ -175,18 +189,22 @@ class Cloud(Displayed):
 
     def _view(self) -> View:
         """Return the view of a display: the servers, and the tables."""
-        back_end = self._installed_back_end
-        inner = View("") if back_end.machine is None else back_end.machine.overview()
+        master = self.master
+        installed = self._installed_stores[self.back_end if master is None else master]
+        back_end = _back_end_of(installed)
+        inner = View("") if back_end is None else back_end.overview()
+        state = installed.state if installed.state != "running" or master else "waits for its election"
         servers = {
-            "back end": "" if back_end.state == "running" else back_end.state,
+            "back end": "" if state == "running" else state,
             "gateways": len(self.gateways),
             "processors": len(self.processors),
             "replicas": len(self.replicas),
             "notification servers": len(self.notification_servers),
+            **({"standbys": len(self.standbys)} if self.standbys else {}),
         }
-        return View("mud.Cloud", servers | dict(inner.facts), [*inner.tables, *self._view_ranges()])
+        return View("mud.Cloud", servers | dict(inner.facts), [*inner.tables, *self._view_ranges(back_end)])
 
-    def _view_ranges(self) -> Sequence[Table]:
+    def _view_ranges(self, back_end: BackEnd | None) -> Sequence[Table]:
         """Return tables of a display: how much each notification server and each processor serves.
 
         None while the naming machine is down.
@@ -197,7 +215,6 @@ class Cloud(Displayed):
         servers = naming.ranges.present.servers
         rows = [(address.split("/")[0], servers.count(address)) for address in self.notification_servers]
         tables = [first_rows(("notification server", "ranges of devices"), rows, len(rows))]
-        back_end = self._installed_back_end.machine
         if back_end is not None:
             owners = [
                 naming.ranges.processor_of(number, partition)
@@ -291,6 +308,12 @@ class Cloud(Displayed):
             Its result is the number of reads and writes that were removed.
         """
         return self.installed.call(ForgetUser(user))
+
+
+def _back_end_of(installed: Installed) -> BackEnd | None:
+    """Return the back end of an installed store, if it runs, and acts as the master if it has standbys."""
+    machine: BackEnd | StoreServer | None = installed.machine
+    return machine.back_end if isinstance(machine, StoreServer) else machine
 
 
 def _address(server: str) -> str:

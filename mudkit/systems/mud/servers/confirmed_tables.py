@@ -53,7 +53,7 @@ class ConfirmedTables(HeardLog):
         effects: list[Effect] = []
         if self.lsn < 0:
             self._is_state_requested = True
-            effects.append(Send(self._back_end, FollowLog(self._incarnation)))
+            effects.append(Send(self.back_end, FollowLog(self._incarnation)))
         if self.lsn >= 0 or self._history.nonce is not None:
             question = self.ask_position(now_us)
             if log_incarnation and not self.log_incarnation:

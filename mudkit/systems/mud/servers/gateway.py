@@ -19,6 +19,7 @@ Assignments           (:mod:`~mudkit.systems.mud.servers.ranges`) of later reque
                       ones that have not been answered, to the processors that serve them now
 SendFailed            report the processor
 TableQuestion         answered when the tables are confirmed
+Mastership            the requests without an answer go to another master of the back end
 answers               to the client; :class:`PartsComplete` after the last part of a read
 Log, TablesState      the entries of tables, which the gateway follows, or all tables
 ====================  ==============================================================================
@@ -98,8 +99,10 @@ from mudkit.systems.mud.messages.servers import (
     TablesState,
     Verified,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.messages.usage import UsageReport
 from mudkit.systems.mud.servers.confirmed_tables import UNANSWERED_US, ConfirmedTables
+from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
@@ -111,6 +114,9 @@ _MAX_OPEN: Final = 10_000
 _ASK: Final = "tables"
 """Name of the timer while requests wait for the tables."""
 _ASK_US: Final = 200_000
+_UNANSWERED: Final = "unanswered"
+SUSPECT_MASTER_US: Final = 2_000_000
+"""Time after which a request without an answer is a reason to suspect the master."""
 _MAX_WAIT_US: Final = 10_000_000
 """Time for which a request waits for the tables: then its client sends it again."""
 _Answer: TypeAlias = Administered | WriteOutcome | Part | ContinuousReadAck | LogRestarted
@@ -162,7 +168,7 @@ class Gateway:
         self,
         ports: Ports,
         authority: Authority,
-        back_end: str,
+        stores: Sequence[str],
         processors: Sequence[str],
         replicas: Sequence[str],
         servers: Sequence[str],
@@ -172,30 +178,34 @@ class Gateway:
         self._me = ports.address
         self._generator = generator
         self._authority = authority
-        self._back_end = back_end
+        self._master = KnownMaster(ports, naming, stores)
         self._ranges = Ranges(ports, naming, servers, processors)
         self._accepts: dict[
             str,
-            Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState]
+            Accepts[Administered | WriteOutcome | Part | LogRestarted | Log | TablesState | Mastership]
             | Accepts[ContinuousReadAck | Assignments]
             | Accepts[Part]
-            | Accepts[Assignments | AssignmentsRequest | TableQuestion],
+            | Accepts[Assignments | AssignmentsRequest | TableQuestion | Mastership],
         ] = {
-            back_end: GATEWAY_FROM_BACK_END,
+            **dict.fromkeys(stores, GATEWAY_FROM_BACK_END),
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
             **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
             naming: GATEWAY_FROM_NAMING,
         }
-        self._tables = ConfirmedTables(back_end, ports.entropy)
+        self._tables = ConfirmedTables(self._master.address, ports.entropy)
         self._open: OrderedDict[str, _OpenRequest] = OrderedDict()
         self._waiting: dict[str, None] = {}
         """Identifiers of the requests that wait for the tables, in order."""
         self._is_timer_set = False
+        self._is_watching = False
+        """True while the timer is set after which unanswered requests show that the master is down."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if isinstance(event, LinkUp):
             return self._tables.ask(now_us)
+        if isinstance(event, TimerFired) and event.name == _UNANSWERED:
+            return self._suspect_master(now_us)
         if isinstance(event, TimerFired):
             self._is_timer_set = False
             return *self._pass_waiting(now_us), *self._ask(now_us, is_again=True)
@@ -218,6 +228,10 @@ class Gateway:
             if not self._ranges.fits(message):
                 return record_dropped(event)
             return self._receive_assignments(event.source, message)
+        if isinstance(message, Mastership):
+            return self._follow_master(now_us, event, message)
+        if isinstance(message, Log | TablesState) and event.source != self._master.address:
+            return self._master.ask(event.source)
         if isinstance(message, Log | TablesState):
             taken = self._tables.receive(now_us, message)
             return *taken, *self._pass_waiting(now_us), *self._ask(now_us)
@@ -278,16 +292,56 @@ class Gateway:
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
             self._waiting.pop(self._open.popitem(last=False)[0], None)
+        watched = self._watch_answers(now_us)
         if isinstance(what, AdministrationRequest):
-            return (Send(self._back_end, self._route(request)),)
+            return Send(self._master.address, self._route(request)), *watched
         suspected: list[Effect] = []
         for processor in () if former is None else dict.fromkeys(former.unanswered.values()):
             suspected += self._ranges.suspect_if_silent(now_us, processor, now_us - first_us)
         passed = self._pass_on(now_us, request)
         if passed is not None:
-            return [*suspected, *passed]
+            return [*suspected, *passed, *watched]
         self._waiting[ask.id] = None
-        return [*suspected, *self._ask(now_us)]
+        return [*suspected, *self._ask(now_us), *watched]
+
+    # -- the master of the back end
+
+    def _watch_answers(self, now_us: int) -> Sequence[Effect]:
+        """Look after a while whether the requests were answered, if another store can become the master."""
+        if not self._master.has_standbys or self._is_watching:
+            return ()
+        self._is_watching = True
+        return (SetTimer(_UNANSWERED, SUSPECT_MASTER_US),)
+
+    def _suspect_master(self, now_us: int) -> Sequence[Effect]:
+        """Report the master if a request has waited for its answer; look again while there are late ones.
+
+        A request that a client has given up is open for ever: it counts for a while only.
+        """
+        self._is_watching = False
+        came_us = [
+            request.came_us for request in self._open.values() if now_us - request.came_us < _MAX_WAIT_US
+        ]
+        is_late = any(now_us - since_us >= SUSPECT_MASTER_US for since_us in came_us)
+        watched = self._watch_answers(now_us) if came_us else ()
+        return *(self._master.suspect() if is_late else ()), *watched
+
+    def _follow_master(self, now_us: int, event: Received, mastership: Mastership) -> Sequence[Effect]:
+        """Follow a mastership of a higher epoch; another master gets the requests that are not answered."""
+        before = self._master.present
+        taken = self._master.take(event.source, mastership)
+        if taken is None:
+            return record_dropped(event)
+        if self._master.present.term == before.term:
+            return taken
+        self._tables.back_end = self._master.address
+        late = [request for request in self._open.values() if now_us - request.came_us < _MAX_WAIT_US]
+        again = [
+            effect
+            for request in late
+            for effect in self._open_request(now_us, request.verified.address, request.ask)
+        ]
+        return *taken, *again, *self._ask(now_us, is_again=True)
 
     # -- waiting for the tables
 

@@ -33,7 +33,8 @@ class HeardLog:
     """Position of a follower in the back end's log, and what it knows of the log's lineage."""
 
     def __init__(self, back_end: str, entropy: Entropy) -> None:
-        self._back_end = back_end
+        self.back_end = back_end
+        """Address of the master."""
         self._entropy = entropy
         self._incarnation = entropy(8).hex()
         self.lsn = -1
@@ -102,7 +103,7 @@ class HeardLog:
         if self._history.nonce is not None and self._asked_us is None:
             self._asked_us = now_us
         return Send(
-            self._back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
+            self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
         )
 
 
@@ -170,7 +171,7 @@ class LogFollower(HeardLog):
         """Request the whole state from the back end, unless there is one; repeated until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._back_end, FollowLog(self._incarnation)), *self._request.start(
+        return Send(self.back_end, FollowLog(self._incarnation)), *self._request.start(
             now_us, self._incarnation
         )
 

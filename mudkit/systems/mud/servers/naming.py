@@ -12,7 +12,9 @@ TimerFired          probe again, and the others of its kind, too, which may have
                     processor of its range. Retransmit what is not acknowledged
 Move                ask a gateway for the number of the table, and probe the processor; refused if both
                     have not answered in time. Else the processor serves the partition
-a change            stored with a higher epoch, and sent to all servers until they acknowledge it
+a change            stored with a higher epoch, and sent to all servers until they acknowledge it. Of the back
+                    end, the master acknowledges it when its standbys have it, too; if it is replaced before
+                    that, it is sent to the next one
 AssignmentsRequest  send the assignments
 a higher epoch      the store is older than the servers remember: request their assignments, before anything
                     is changed, and continue above them
@@ -55,6 +57,7 @@ from mudkit.systems.mud.messages.naming import (
     TableAnswer,
 )
 from mudkit.systems.mud.operations import Move
+from mudkit.systems.mud.servers.elections import Elections
 from mudkit.systems.mud.servers.partition_moves import MOVE, PartitionMoves
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.receiving import Accepts, record_dropped
@@ -67,13 +70,18 @@ _AGAIN_US: Final = 1_000_000
 _TELL: Final = "tell"
 _TELL_US: Final = 1_000_000
 _MAX_TELL_US: Final = 20 * 60 * 1_000_000
+_BACK_END: Final = "back end"
+"""The back end among the followers: its master, whose standbys have the assignments with its store."""
 _FromServer: TypeAlias = Accepts[Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments]
 _FromGateway: TypeAlias = Accepts[Suspect | AssignmentsTaken | AssignmentsRequest | Assignments | TableAnswer]
 _Message: TypeAlias = Suspect | Alive | AssignmentsTaken | AssignmentsRequest | Assignments | TableAnswer
 
 
 class Naming:
-    """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments."""
+    """Naming machine; ``servers`` are the notification servers, ``others`` also follow the assignments.
+
+    ``stores`` are those of the back end, whose master follows them for all; ``replicas`` use only the master.
+    """
 
     def __init__(
         self,
@@ -81,27 +89,37 @@ class Naming:
         servers: Sequence[str],
         processors: Sequence[str],
         gateways: Sequence[str],
+        replicas: Sequence[str],
+        stores: Sequence[str],
         others: Sequence[str],
     ) -> None:
         self._kinds = [servers, processors]
-        self._followers = [*servers, *processors, *gateways, *others]
+        self._stores = stores
+        self._followers = [*servers, *processors, *gateways, _BACK_END, *others]
         self._accepts: dict[str, _FromServer | _FromGateway] = {
-            **dict.fromkeys(self._followers, NAMING_FROM_SERVER),
+            **dict.fromkeys([*servers, *processors, *stores, *others], NAMING_FROM_SERVER),
             **dict.fromkeys(gateways, NAMING_FROM_GATEWAY),
         }
         self._moves = PartitionMoves(gateways)
         self.ranges = Ranges(ports, ports.address, servers, processors)
         self._in_flight: RetransmitTimer[str] = RetransmitTimer(_TELL, _TELL_US, _MAX_TELL_US, 0)
-        """Servers that have not acknowledged the assignments."""
+        """Followers that have not acknowledged the assignments."""
         self._suspected: dict[str, int] = {}
         """Time of the suspicion, by address."""
         self._answered: dict[str, int] = {}
         """Time of the last probe that each server has answered, by address."""
         self._ahead: str | None = None
-        """Server that has assignments of a higher epoch."""
+        """Follower that has assignments of a higher epoch."""
+        self.elections = Elections(ports, stores, [*gateways, *processors, *replicas])
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        former_master = self.elections.master.address
+        elected = self.elections.handle(now_us, event)
+        if elected is not None and not isinstance(event, LinkUp):
+            is_new = self.elections.master.address != former_master
+            is_pending = is_new and _BACK_END in self._in_flight
+            return (*elected, *self._send_to(now_us, _BACK_END)) if is_pending else elected
         match event:
             case Received(source=source):
                 accepts = self._accepts.get(source)
@@ -112,8 +130,9 @@ class Naming:
                 return [*self._receive(now_us, source, message), *self._carry_out_moves(now_us)]
             case Call(op_id=op_id, operation=Move() as move):
                 return self._moves.begin(now_us, op_id, move)
-            case LinkUp() if self.ranges.epoch:
-                return self._send_to_all(now_us)
+            case LinkUp():
+                assigned = self._send_to_all(now_us) if self.ranges.epoch else ()
+                return *(elected or ()), *assigned
             case TimerFired(name=name) if name == _TELL:
                 late = self._in_flight.overdue(now_us)
                 again = [effect for server in late for effect in self._send_to(now_us, server)]
@@ -139,13 +158,14 @@ class Naming:
             case AssignmentsRequest():
                 return (Send(source, self.ranges.present),)
             case AssignmentsTaken(epoch=epoch):
-                return self._in_flight.settle(now_us, source) if epoch == self.ranges.epoch else ()
+                is_present = epoch == self.ranges.epoch
+                return self._in_flight.settle(now_us, self._follower_of(source)) if is_present else ()
         effects: list[Effect] = []
         if message.epoch > self.ranges.epoch:
-            self._ahead = source
+            self._ahead = self._follower_of(source)
             effects.append(Send(source, AssignmentsRequest()))
         elif message.epoch < self.ranges.epoch:
-            effects += self._send_to(now_us, source)
+            effects += self._send_to(now_us, self._follower_of(source))
         if isinstance(message, Alive):
             if message.epoch >= self.ranges.epoch:
                 # One that has not heard that it was replaced cannot take over: it has the reads of before.
@@ -169,7 +189,7 @@ class Naming:
             return ()
         effects = [*self._replace_silent(now_us)]
         if self._ahead is not None:
-            effects.append(Send(self._ahead, AssignmentsRequest()))
+            effects.append(Send(self._address_of(self._ahead), AssignmentsRequest()))
         if not self._suspected:
             return effects
         since_us = min(self._suspected.values())
@@ -226,9 +246,18 @@ class Naming:
         """Send the assignments to all servers that follow them."""
         return [effect for server in self._followers for effect in self._send_to(now_us, server)]
 
-    def _send_to(self, now_us: int, server: str) -> Sequence[Effect]:
-        """Send the assignments to a server, until it acknowledges them."""
-        return Send(server, self.ranges.present), *self._in_flight.start(now_us, server)
+    def _send_to(self, now_us: int, follower: str) -> Sequence[Effect]:
+        """Send the assignments to a follower, until it acknowledges them."""
+        send = Send(self._address_of(follower), self.ranges.present)
+        return send, *self._in_flight.start(now_us, follower)
+
+    def _follower_of(self, address: str) -> str:
+        """Return the follower that a server is: each store is the back end."""
+        return _BACK_END if address in self._stores else address
+
+    def _address_of(self, follower: str) -> str:
+        """Return the address of a follower: that of the master for the back end."""
+        return self.elections.master.address if follower == _BACK_END else follower
 
 
 def _replace_server(assignments: Assignments, server: str, live: Sequence[str]) -> Assignments:

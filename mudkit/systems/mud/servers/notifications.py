@@ -64,7 +64,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.messages.naming import (
-    REPLACEABLE_FROM_NAMING,
+    NOTIFICATION_SERVER_FROM_NAMING,
     Assignments,
     AssignmentsRequest,
     Probe,
@@ -293,7 +293,7 @@ class NotificationServer:
 
     def _receive_from_naming(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of the naming machine; None: it is to be dropped."""
-        match REPLACEABLE_FROM_NAMING.decode(event.message):
+        match NOTIFICATION_SERVER_FROM_NAMING.decode(event.message):
             case Assignments() as assignments if self._ranges.fits(assignments):
                 return self._receive_assignments(now_us, event.source, assignments)
             case (Probe() | AssignmentsRequest()) as question:

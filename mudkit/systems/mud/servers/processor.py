@@ -20,6 +20,7 @@ RegisterRequest    at one position of the log: existing records, as far as reque
                    until the log is there
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
+Mastership         another store of the back end is the master: requests and acknowledgements go to it
 SessionGone        end the reads of a session that the notification server has given up; if it does not
                    know the client any more, send it the address
 DeviceMoved        store the address of a session's device, which a restored notification server may lack
@@ -51,7 +52,7 @@ from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.messages.naming import (
-    REPLACEABLE_FROM_NAMING,
+    PROCESSOR_FROM_NAMING,
     Assignments,
     AssignmentsRequest,
     Probe,
@@ -96,7 +97,9 @@ from mudkit.systems.mud.messages.servers import (
     TableEntry,
     TablesState,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.servers.device_streams import DeviceStreams
+from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.ranges import Ranges
@@ -128,36 +131,37 @@ _MAX_TOGETHER_BYTES: Final = 32 * 1024
 class Processor:
     """Machine of a processor, one of ``processors``.
 
-    ``servers`` are the notification servers, ``naming`` is the naming machine.
+    ``stores`` are those of the back end, ``servers`` the notification servers, and ``naming`` is the naming
+    machine.
     """
 
     def __init__(
         self,
         ports: Ports,
         processors: Sequence[str],
-        back_end: str,
+        stores: Sequence[str],
         replicas: Sequence[str],
         gateways: Sequence[str],
         servers: Sequence[str],
         naming: str,
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState]
+            str, Accepts[Log | TablesState | Mastership]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
-            | Accepts[Assignments | AssignmentsRequest | Probe],
+            | Accepts[Assignments | AssignmentsRequest | Probe | Mastership],
         ] = {
-            back_end: PROCESSOR_FROM_BACK_END,
+            **dict.fromkeys(stores, PROCESSOR_FROM_BACK_END),
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
-            naming: REPLACEABLE_FROM_NAMING,
+            naming: PROCESSOR_FROM_NAMING,
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
         self._ranges = Ranges(ports, naming, servers, processors)
-        self._back_end, self._replicas = back_end, replicas
+        self._master, self._replicas = KnownMaster(ports, naming, stores), replicas
         self._streams = DeviceStreams(ports, self._ranges, servers)
-        self._log = LogFollower(back_end, ports.entropy)
+        self._log = LogFollower(self._master.address, ports.entropy)
         self._generation = 0
         self._turn = 0
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
@@ -212,7 +216,8 @@ class Processor:
         | StreamAck
         | Assignments
         | AssignmentsRequest
-        | Probe,
+        | Probe
+        | Mastership,
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
@@ -223,6 +228,12 @@ class Processor:
                 if isinstance(message, Assignments) and self._ranges.take(message):
                     followed = [*self._follow_assignments(now_us, was_serving=was_serving)]
                 return [*followed, *self._ranges.answer(event.source, message)]
+            case Mastership():
+                taken = self._master.take(event.source, message)
+                self._log.back_end = self._master.address
+                return taken
+            case Log() | TablesState() if event.source != self._master.address:
+                return self._master.ask(event.source)
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case Routed():
@@ -268,7 +279,7 @@ class Processor:
                 self._record_read(now_us, routed.route, what)
                 return (Send(self._choose_address(routed.id, routed.route), routed),)
             case WriteRequest():
-                return (Send(self._back_end, self._add_read_interval(now_us, routed, what)),)
+                return (Send(self._master.address, self._add_read_interval(now_us, routed, what)),)
             case RegisterRequest():
                 return self._register_read(now_us, routed, what)
             case UpdateDataRequest():
@@ -350,7 +361,7 @@ class Processor:
         A read that comes again goes to the next replica: the one before may be behind, or lose messages.
         """
         if route.is_latest or not self._replicas:
-            return self._back_end
+            return self._master.address
         key = identity, min(route.partitions, default=0)
         former = self._last_places.pop(key, None)
         if former is None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.systems.mud.messages.naming import REPLICA_FROM_NAMING
 from mudkit.systems.mud.messages.parts import EncodedError, Row, encode_error
 from mudkit.systems.mud.messages.requests import Part, ReadRequest, Request
 from mudkit.systems.mud.messages.servers import (
@@ -20,6 +21,8 @@ from mudkit.systems.mud.messages.servers import (
     Routed,
     TablesState,
 )
+from mudkit.systems.mud.messages.standbys import Mastership
+from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.tables.replica import TableReplica, aggregate, select_rows
 from mudkit.systems.mud.tables.table import no_such_table_error
@@ -91,17 +94,23 @@ _APPLY: Final = "apply"
 class Replica:
     """Machine of a replica.
 
-    ``processors`` pass reads on; ``lag_us`` is the time from receiving an entry to applying it.
+    ``stores`` are those of the back end, and ``naming`` is the naming machine. ``processors`` pass reads on;
+    ``lag_us`` is the time from receiving an entry to applying it.
     """
 
-    def __init__(self, ports: Ports, back_end: str, processors: Sequence[str], lag_us: int) -> None:
-        self._back_end = back_end
-        self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[Routed[ReadRequest]]] = {
-            back_end: REPLICA_FROM_BACK_END,
+    def __init__(
+        self, ports: Ports, stores: Sequence[str], processors: Sequence[str], naming: str, lag_us: int
+    ) -> None:
+        self._accepts: dict[
+            str, Accepts[Log | TablesState | Mastership] | Accepts[Routed[ReadRequest]] | Accepts[Mastership]
+        ] = {
+            **dict.fromkeys(stores, REPLICA_FROM_BACK_END),
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
-        }
+            naming: REPLICA_FROM_NAMING,
+        }  # fmt: skip
         self._lag_us = lag_us
-        self._log = LogFollower(back_end, ports.entropy)
+        self._master = KnownMaster(ports, naming, stores)
+        self._log = LogFollower(self._master.address, ports.entropy)
         self._waiting: deque[tuple[int, LogEntry]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -110,7 +119,8 @@ class Replica:
             case Received():
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return record_dropped(event) if message is None else self._receive(now_us, event, message)
+                done = None if message is None else self._receive(now_us, event, message)
+                return record_dropped(event) if done is None else done
             case LinkUp():
                 return self._log.request_state(now_us)
             case TimerFired(name="begin"):
@@ -120,12 +130,19 @@ class Replica:
         return ()
 
     def _receive(
-        self, now_us: int, event: Received, message: Log | TablesState | Routed[ReadRequest]
-    ) -> Sequence[Effect]:
-        """Handle a message that its sender may send: answer a read, or follow the log."""
+        self, now_us: int, event: Received, message: Log | TablesState | Routed[ReadRequest] | Mastership
+    ) -> Sequence[Effect] | None:
+        """Handle a message that its sender may send: answer a read, or follow the log; None: drop it."""
         if isinstance(message, Routed):
             is_other = (message.route.log_incarnation or "") != self._log.log_incarnation
-            return answer_read(self._log.copy, message, message.what, self._back_end, is_other_log=is_other)
+            back_end = self._master.address
+            return answer_read(self._log.copy, message, message.what, back_end, is_other_log=is_other)
+        if isinstance(message, Mastership):
+            taken = self._master.take(event.source, message)
+            self._log.back_end = self._master.address
+            return taken
+        if event.source != self._master.address:
+            return self._master.ask(event.source)
         copy = self._log.copy
         if not self._log.accept_log(message):
             return (

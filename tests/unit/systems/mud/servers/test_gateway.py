@@ -30,7 +30,7 @@ def authority():
 @pytest.fixture
 def started(authority):
     """Return a gateway that has no tables yet."""
-    return Gateway(ports("me"), authority, "master", ["p0", "p1"], ["r"], ["server"], "naming", "policies")
+    return Gateway(ports("me"), authority, ["master"], ["p0", "p1"], ["r"], ["server"], "naming", "policies")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ SERVERS = ["n1", "n2", "n3"]
 PROCESSORS = ["q1", "q2", "q3"]
 IN_TURNS = PROCESSORS * 12
 """Processors of the ranges of partitions, as installed."""
-FOLLOWERS = [*SERVERS, *PROCESSORS, "g", "p"]
+FOLLOWERS = [*SERVERS, *PROCESSORS, "g", "store", "p"]
 REST = {"processors": IN_TURNS, "moved": []}
 SECOND_US = 1_000_000
 
@@ -22,9 +22,9 @@ SECOND_US = 1_000_000
 class Harness:
     """Naming machine of three notification servers and a processor."""
 
-    def __init__(self, store_ports=None, servers=SERVERS):
+    def __init__(self, store_ports=None, servers=SERVERS, stores=("store",)):
         self.ports = store_ports or ports("names")
-        self.machine = Naming(self.ports, servers, PROCESSORS, ["g"], ["p"])
+        self.machine = Naming(self.ports, servers, PROCESSORS, ["g"], ["r"], stores, ["p"])
         self.now_us = 0
 
     def take(self, kind, source, **fields):
@@ -87,7 +87,7 @@ def test_ranges_go_to_the_server_with_the_fewest_and_all_are_told(harness):
     assert (epoch, harness.present.servers) == (PROBE_US, ["n2", "n2", "n3"])
     expected = {"kind": "assignments", "epoch": epoch, "servers": ["n2", "n2", "n3"], **REST}
     assert messages == [(to, expected) for to in FOLLOWERS]
-    for source in ("n2", "n3", *PROCESSORS, "g", "p"):
+    for source in ("n2", "n3", *PROCESSORS, "g", "store", "p"):
         harness.take("assigned", source, epoch=epoch)
     again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
     assert again == [("n1", expected)]
@@ -95,6 +95,24 @@ def test_ranges_go_to_the_server_with_the_fewest_and_all_are_told(harness):
     harness.judge("n3", epoch=epoch)
     assert harness.present.servers == ["n3"] * 3
     assert harness.present.epoch > epoch
+
+
+def test_back_end_gets_the_assignments_at_its_master_and_at_the_next_one_until_one_has_them():
+    harness = Harness(stores=["store", "standby"])
+    harness.suspect("n1")
+    messages = harness.judge("n2", "n3")
+    assert [to for to, _ in messages] == FOLLOWERS
+    epoch = harness.present.epoch
+    elected = {"epoch": 5, "term": 5, "former_term": 0, "incarnation": "i"}
+    members = {"master": "standby", "members": ["standby"]}
+    sent_now = harness.take("mastership", "standby", **elected, **members)
+    assert [to for to, message in sent_now if message["kind"] == "assignments"] == ["standby"]
+    harness.take("assigned", "standby", epoch=epoch)
+    back = {"master": "store", "members": ["standby", "store"]}
+    sent_now = harness.take("mastership", "standby", **{**elected, "epoch": 6, "term": 6}, **back)
+    assert [to for to, message in sent_now if message["kind"] == "assignments"] == []
+    again = sent(harness.machine.handle(harness.now_us + SECOND_US, TimerFired("tell")))
+    assert {to for to, _ in again}.isdisjoint(["store", "standby"])
 
 
 def test_only_servers_that_have_answered_take_over(harness):

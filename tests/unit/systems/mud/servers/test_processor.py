@@ -35,7 +35,7 @@ CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
 def create_processor(ports_, number=0, processors=1, replicas=()):
     addresses = ["me" if other == number else f"p{other}" for other in range(processors)]
-    return Processor(ports_, addresses, "master", list(replicas), ["gateway"], ["server"], "naming")
+    return Processor(ports_, addresses, ["master"], list(replicas), ["gateway"], ["server"], "naming")
 
 
 def row(key, ver, lsn, data=None, predicate=None, ts_us=0):

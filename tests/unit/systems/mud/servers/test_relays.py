@@ -101,7 +101,7 @@ def draw_struct(draw: st.DrawFn, kind: type[Any], **fixed: Any) -> Any:
 def gateway(tables: Sequence[Table] = (), log_incarnation: str = "") -> Gateway:
     """Return a gateway whose tables are confirmed, in an incarnation of the log."""
     machine = Gateway(
-        ports("gateway"), AUTHORITY, "master", ["p0", "p1"], ["r"], ["server"], "naming", "policies"
+        ports("gateway"), AUTHORITY, ["master"], ["p0", "p1"], ["r"], ["server"], "naming", "policies"
     )
     lineage = {log_incarnation: 1} if log_incarnation else UNSET
     machine.handle(0, Received("master", TablesState("", 7, [TABLE, *tables], [], lineage)))
@@ -111,7 +111,7 @@ def gateway(tables: Sequence[Table] = (), log_incarnation: str = "") -> Gateway:
 
 
 def processor() -> Processor:
-    machine = Processor(ports("p0"), ["p0"], "master", ["r"], ["gateway"], ["server"], "naming")
+    machine = Processor(ports("p0"), ["p0"], ["master"], ["r"], ["gateway"], ["server"], "naming")
     machine.handle(0, LinkUp("p0", "server"))
     machine.handle(0, Received("master", TablesState(bytes(8).hex(), 7, [TABLE], [])))
     return machine
@@ -182,7 +182,7 @@ def test_processor_adds_nothing_to_a_write_but_the_interval_that_it_asks_for(dat
 @examples(25)
 @given(st.data())
 def test_replica_that_is_behind_passes_a_read_on_as_it_is(data):
-    replica = Replica(ports("r"), "master", ["p0"], 0)
+    replica = Replica(ports("r"), ["master"], ["p0"], "naming", 0)
     routed = Routed(
         "i", data.draw(draw_struct(ReadRequest)), Route(reply="gateway", table=3, partitions=[0]), SENDER
     )
@@ -266,7 +266,7 @@ def servers() -> dict[str, Any]:
     return {
         "gateway": gateway(),
         "processor": processor(),
-        "replica": Replica(ports("r"), "master", ["p0"], 0),
+        "replica": Replica(ports("r"), ["master"], ["p0"], "naming", 0),
         "back end": BackEnd(
             ports("master"), ["gateway"], ["p0"], ["r"], ["server"], "naming", keep_deleted_us=1
         ),

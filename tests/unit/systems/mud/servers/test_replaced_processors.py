@@ -178,7 +178,7 @@ def test_spare_that_acknowledges_nothing_is_not_waited_for(back_end):
 
 
 def test_processor_that_lacks_deleted_entries_begins_anew_with_the_state():
-    machine = Processor(ports("p"), ["p", "q"], "master", [], ["g"], ["s"], "naming")
+    machine = Processor(ports("p"), ["p", "q"], ["master"], [], ["g"], ["s"], "naming")
     machine.handle(0, LinkUp("p", "server"))
     state = {"turn": bytes(8).hex(), "tables": [], "rows": []}
     handle_event(machine, "state", "master", lsn=5, **state)
@@ -193,7 +193,7 @@ def test_processor_that_lacks_deleted_entries_begins_anew_with_the_state():
 
 
 def test_processor_that_was_replaced_begins_a_generation_after_the_epoch():
-    machine = Processor(ports("p"), ["p", "q"], "master", [], ["g"], ["s"], "naming")
+    machine = Processor(ports("p"), ["p", "q"], ["master"], [], ["g"], ["s"], "naming")
     machine.handle(0, LinkUp("p", "server"))
     assert handle_event(machine, "probe", "naming", sent_us=7) == [
         ("naming", {"kind": "alive", "sent_us": 7, "epoch": 0})

@@ -54,7 +54,7 @@ class Matching(Role):
     processor = "me"
 
     def __init__(self):
-        arguments = (["me"], "master", [], ["gateway"], ["first", "second"], "naming")
+        arguments = (["me"], ["master"], [], ["gateway"], ["first", "second"], "naming")
         self.machine = Processor(ports("me"), *arguments)
         self.machine.handle(0, LinkUp("me", "server"))
         turn = bytes(8).hex()
