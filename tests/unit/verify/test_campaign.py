@@ -31,7 +31,7 @@ def injector():
     devices = ["one", "two"]
     for name in devices:
         lab.device(name)
-    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0, Random(2))
+    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0, Random(2), Random(3))
 
 
 def effect_s(injector):
@@ -204,10 +204,12 @@ def test_server_that_is_to_be_replaced_is_restarted_by_no_other_fault(minutes):
     """The docstring of `is_dead`."""
     lab = Lab(1)
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=2)
-    injector = FaultInjector(lab, cloud, Random(1), [lab.device("one").name], (), 600.0, Random(2))
+    injector = FaultInjector(lab, cloud, Random(1), [lab.device("one").name], (), 600.0, Random(2), Random(3))
     host = injector._hosts["notifications"][0]
     injector._faults.kill(host)  # its restart is planned
-    injector._kill_to_be_replaced(host, minutes)
+    choices = iter([host, minutes])
+    draw = SimpleNamespace(choice=lambda _: next(choices))
+    injector._kill_to_be_replaced("notifications", REPLACED, draw)
     assert set(effect_s(injector)) >= {REPLACED}
     injector.inject_names(REPLACED)
     assert injector.counts[REPLACED] == 1
