@@ -37,7 +37,7 @@ def lab():
         known = {
             "device": "phone-00000",
             "app": "maps",
-            "ts": number,
+            "ts": number * 720_000_000,
             "table": "cars",
             "op": "read",
             "box_km": 2.5,
