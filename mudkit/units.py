@@ -122,7 +122,8 @@ def unwrap(lon: ArrayLike, cut: float) -> NDArray[np.float64]:
     """Return longitudes in the turn that starts at ``cut`` and ends with it, degrees."""
     degrees = np.asarray(lon, dtype=np.float64)
     turns = np.where(degrees == cut + 360.0, 0.0, np.floor((degrees - cut) / 360.0))
-    return np.asarray(degrees - 360.0 * turns)
+    unwrapped = degrees - 360.0 * turns
+    return np.where(unwrapped < cut, unwrapped + 360.0, unwrapped)  # the quotient may be rounded up
 
 
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -115,6 +115,13 @@ def test_covered_share_of_a_square_is_that_of_points_in_both(lat, lon, box_km, o
     assert share == pytest.approx(is_in.mean(), abs=0.06)
 
 
+@pytest.mark.parametrize("cut", [-180.0, 0.0, 180.0])
+def test_longitude_just_before_the_end_of_a_turn_stays_in_it(cut):
+    """One unit in the last place below: the quotient of its distance from the cut and a turn is rounded to 1."""
+    for lon in (np.nextafter(cut + 360.0, 0.0), np.nextafter(cut, -1e9), cut, cut + 360.0):
+        assert cut <= units.unwrap(lon, cut) <= cut + 360.0
+
+
 def test_covered_share_over_the_date_line():
     assert units.covered_share(0.0, 179.999, 10.0, 0.0, -179.999, 10.0) == pytest.approx(1.0, abs=0.03)
     assert units.covered_share(0.0, 0.0, 10.0, 0.0, 180.0, 10.0) == 0.0
