@@ -336,8 +336,11 @@ class Processor:
 
         The devices of sessions with replaced servers are reported to the new ones. The clients of reads of
         partitions that another processor serves now register them anew; that one has none of them before.
-        If this processor was replaced, the notification servers report it to all devices.
+        If this processor was replaced, the notification servers report it to all devices. No effect for one
+        that has not begun: a message may come before its start.
         """
+        if not self._generation:
+            return ()
         is_replaced_or_back = self._ranges.is_serving(self._me) is not was_serving
         if is_replaced_or_back and self._generation <= self._ranges.epoch:
             return self._begin_generation(now_us)

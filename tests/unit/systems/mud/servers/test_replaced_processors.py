@@ -205,3 +205,12 @@ def test_processor_that_was_replaced_begins_a_generation_after_the_epoch():
     again = bodies(assign(machine, "q", epoch=epoch + 8, moved=moved))
     assert [body["life"] for body in again] == [epoch + 9]
     assert bodies(assign(machine, "q", "p", epoch=epoch + 9, moved=moved)) == []
+
+
+def test_assignments_that_come_before_the_start_of_a_processor_are_kept_for_it():
+    """A machine that has restarted may get a message first; it reports its generation once it has begun."""
+    machine = Processor(ports("p"), ["p", "q"], ["master"], ["r"], ["gateway"], ["s"], "naming")
+    assert bodies(assign(machine, "q")) == []
+    assert bodies(sent(machine.handle(SECOND_US, LinkUp("p", "server")))) == [
+        {"what": "life", "processor": "p", "life": SECOND_US}
+    ]
