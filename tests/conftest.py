@@ -108,6 +108,7 @@ NEVER_SAMPLED = (
     "faults/test_killed_jobs.py",
     "faults/test_mud_campaign.py",
     "mutants/test_mutants.py",
+    "spark/test_bad_sources.py",
     "spark/test_streaming.py",
     "unit/test_packaging.py",
     "unit/test_site.py",
