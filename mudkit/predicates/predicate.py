@@ -367,7 +367,11 @@ class Predicate:
         return self.form is other.form and self.constants == other.constants
 
     def __hash__(self) -> int:
-        return hash(self.signature)
+        # Of the constants, too: queries of one shape are keys of large dictionaries and caches.
+        try:
+            return hash((self.form.signature, self.constants))
+        except TypeError:  # a struct of a writer's data is not hashable
+            return hash(self.form.signature)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Predicate.restore, (self.text, self.constants, self.language)
