@@ -71,7 +71,8 @@ def test_predicates_of_one_shape_have_different_hashes():
 
 def test_predicate_with_a_struct_of_its_writer_is_hashable():
     one, other = (Predicate("n = sender.at").bind(sender={"at": {"lat": 1.0}}) for _ in range(2))
-    assert one == other and hash(one) == hash(other)
+    assert one == other
+    assert hash(one) == hash(other)
 
 
 @pytest.mark.process
