@@ -34,7 +34,8 @@ def columns_of(version: Version, table: Table | None = None) -> dict[str, Value]
 
 def record_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     """Return a version as predicates see it: its columns and its ``key``."""
-    return {**columns_of(version, table), "key": version.key}
+    columns = (version.data or {}) if table is None or not table.removed else table.visible_columns(version)
+    return {**columns, "key": version.key}
 
 
 def copy_record(data: Fields) -> dict[str, Value]:
@@ -184,16 +185,13 @@ class TableReplica:
         tables = JoinedTables(self, reader, auth)
         by_key = self._rows[table.number][partition]
         candidates = by_key.values() if keys is None else [by_key[key] for key in keys if key in by_key]
+        holds = None if predicate is None else predicate.evaluator(tables=tables, receiver=reader, auth=auth)
         rows = []
         for row in candidates:
             is_deleted = row.data is None
             if (is_deleted and keys is None) or not is_visible(row, reader, auth, table, tables):
                 continue
-            if (
-                is_deleted
-                or predicate is None
-                or predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
-            ):
+            if is_deleted or holds is None or holds(record_of(row, table)) is True:
                 rows.append(visible_row(row, table))
         return rows
 
