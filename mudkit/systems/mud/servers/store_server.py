@@ -218,7 +218,8 @@ class StoreServer:
                 return *self._admit(now_us), *self._admitting.restart(now_us)
             case TimerFired(name=name) if name == COPIES and self._acting is not None:
                 silent, sent = self._acting.leases.retransmit(now_us)
-                return *sent, *(effect for store in silent for effect in self._master.suspect(store))
+                suspected = [effect for store in silent for effect in self._master.suspect(store)]
+                return *sent, *suspected, *self._release(now_us)
             case TimerFired(name=name) if name == _PROMISE:
                 return self._release(now_us)
         return self._pass_on(now_us, event)
@@ -258,6 +259,7 @@ class StoreServer:
         for store in admitting:
             is_due = store not in self._admitting or store in self._admitting.overdue(now_us)
             if leases is not None and leases.is_ready(store) and is_due:
+                leases.offered.add(store)
                 effects.append(Send(self._naming, Admission(store, self._master.present.epoch)))
                 effects += self._admitting.start(now_us, store)
         return effects
