@@ -25,6 +25,8 @@ from mudkit.systems.mud.tables.table import Table
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
 _BEGIN_US: Final = 200_000
+QUESTION_US: Final = 50_000
+"""Least time between two questions that messages open: late and damaged copies may open many."""
 _Layout: TypeAlias = tuple[int, tuple[str, ...]]
 """Number and split of a table, which never change."""
 
@@ -47,6 +49,8 @@ class HeardLog:
         self._history = Follower()
         self._asked_us: int | None = None
         """Time at which the open question was first sent; None: it was not sent, or there is none."""
+        self._sent_us = -QUESTION_US
+        """Time at which a question was sent last."""
         self._answered_us: int | None = None
         """Time at which the question was first sent that the last message answers; None: it answers none."""
 
@@ -96,15 +100,22 @@ class HeardLog:
     def ask_position(self, now_us: int) -> Send:
         """Build the question which entries the log has by now; one that is open is sent again."""
         self._history.open_question(self._entropy)
+        self._sent_us = -QUESTION_US
         return self.acknowledge(now_us)
 
     def acknowledge(self, now_us: int) -> Send:
-        """Build the acknowledgement of the log up to the last entry received, with the open question."""
-        if self._history.nonce is not None and self._asked_us is None:
-            self._asked_us = now_us
-        return Send(
-            self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
-        )
+        """Build the acknowledgement of the log up to the last entry received.
+
+        The open question is sent with it, unless one was sent a moment ago: the back end repeats what is not
+        acknowledged, and the sender of a request asks again.
+        """
+        nonce = self._history.nonce
+        if nonce is None or now_us < self._sent_us + QUESTION_US:
+            nonce = None
+        else:
+            self._sent_us = now_us
+            self._asked_us = now_us if self._asked_us is None else self._asked_us
+        return Send(self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, nonce or UNSET))
 
 
 class LogFollower(HeardLog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mud_standbys import Town
+from odd_messages import garble_messages
 
 from mudkit.events import Received
 from mudkit.systems import mud
@@ -396,6 +397,29 @@ def test_stores_and_naming_machine_under_faults(seed):
     names = town.play()
     assert town.list_problems() == [], names
     assert_equal_stores(town)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbled_messages_cause_neither_failure_nor_endless_questions_after_a_take_over(seed, monkeypatch):
+    """Damaged copies of a message of the log open questions, whose answers are damaged, too."""
+    town = Town(seed, writers=1)
+    town.work(seconds=2)
+    world, left = type(town.lab.world), [20_000]
+    with garble_messages(town.lab, seed) as sent:
+        handle = world._handle
+
+        def count_and_handle(self, process, event):
+            left[0] -= 1
+            assert left[0] > 0, "too many events"
+            handle(self, process, event)
+
+        monkeypatch.setattr(world, "_handle", count_and_handle)
+        town.kill(town.cloud.back_end)
+        town.work(seconds=20)
+        monkeypatch.undo()
+    assert sent["StoreServer"] > 0
+    assert town.cloud.master in town.cloud.standbys
+    assert town.lab.problems.empty
 
 
 def acknowledge_at_once(self, now_us, event):
