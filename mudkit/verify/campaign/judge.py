@@ -68,6 +68,7 @@ class Judgement:
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
         self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts + campaign.away.counts
+        self.counts += campaign.standby_faults.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
@@ -76,7 +77,7 @@ class Judgement:
         self.illegal: list[Verdict] = []
         """Verdicts on histories that violate a guarantee of the read types."""
         log = campaign.work.log
-        last = campaign.lab.world.at_address[campaign.cloud.back_end].store.get("lsn")
+        last = campaign.stores.store.get("lsn")
         entries = [log[lsn] for lsn in sorted(log) if lsn <= last and log[lsn]["op"] == "row"]
         rows = [entry["row"] for entry in entries if entry["name"] == MAIN]
         self._tables: dict[str, int] = {}
@@ -131,13 +132,15 @@ class Judgement:
             "an app's reads do not end with those of another app of its device": self._judge_missed,
             "a replica answers while the back end is down": self._judge_away,
             "a table exists as soon as its creation is answered": self._judge_creations,
+            "a master that dies is replaced by a store that has all": self._judge_take_overs,
         }
-        since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
+        since_us = campaign.stores.rolled_back_us
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
                 self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
                 self._judge_shares, self._judge_drafts, self._judge_drafts_sent,
+                self._judge_take_overs,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -603,8 +606,7 @@ class Judgement:
     def _judge_increments(self) -> None:
         """Add a problem unless the sum has each acknowledged amount once, and others only if unanswered."""
         campaign = self.campaign
-        store = campaign.lab.world.at_address[campaign.cloud.back_end].store
-        rows = [as_wire(row) for _, row in store.items(f"row\n{COUNTS}\n")]
+        rows = [as_wire(row) for _, row in campaign.stores.store.items(f"row\n{COUNTS}\n")]
         total = rows[0]["data"]["n"] if rows else 0
         amounts: dict[str, int] = {"ok": 0, "open": 0, "failed": 0}
         for by, operation in campaign.work.increments:
@@ -761,6 +763,10 @@ class Judgement:
         """Add the reads that were not answered while the back end was down."""
         self.problems += self.campaign.away.problems
 
+    def _judge_take_overs(self) -> None:
+        """Add the masters that nobody has replaced in time, and those with an old copy."""
+        self.problems += self.campaign.stores.problems + self.campaign.standby_faults.problems
+
     def _judge_creations(self) -> None:
         """Add the reads of created tables that were refused because there is none."""
         self.problems += self.campaign.creations.unknown()
@@ -786,7 +792,8 @@ class Judgement:
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
         kind of change; in the table that is altered also with other columns than a device knew. After a
-        pending change, what was there before may follow.
+        pending change, what was there before may follow; if that is no record, since the table was dropped
+        before the read began, the versions of the next table.
         """
         last: dict[str, Change] = {}
         for place, change in enumerate(watch.notified):
@@ -797,6 +804,8 @@ class Judgement:
             before = last.get(change.key)
             if before is not None:
                 if place in watch.corrections and change.version <= before.version:
+                    if watch.table == SIDE and not change.version:
+                        del last[change.key]
                     continue
                 is_same = change.kind == before.kind and (
                     watch.table != SIDE or change.record == before.record
