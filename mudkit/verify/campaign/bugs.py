@@ -509,7 +509,7 @@ BUGS: Final = (
         "a device does not show its own writes without a network",
         ((CachedAnswer, "is_pending", property(lambda cached: False)),),
         in_histories=False,
-        seed=8,
+        seed=11,
     ),
     Bug(
         "own writes that are shown once they are committed",

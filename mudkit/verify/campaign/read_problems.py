@@ -1,6 +1,6 @@
-"""What is wrong with what continuous reads of a run were told, and with what their applications show.
+"""Problems with what continuous reads of a run were told, and with what their applications show.
 
-It is judged by the rows of the back end's log, not by the code under test.
+They are found by the rows of the back end's log, not by the code under test.
 """
 
 from __future__ import annotations
