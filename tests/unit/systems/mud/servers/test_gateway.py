@@ -13,7 +13,7 @@ from mudkit.systems.mud.messages.requests import RequestRefused
 from mudkit.systems.mud.servers import gateway
 from mudkit.systems.mud.servers.confirmed_tables import CONFIRMED_US, UNANSWERED_US
 from mudkit.systems.mud.servers.gateway import Gateway
-from mudkit.systems.mud.servers.log_follower import QUESTION_US
+from mudkit.systems.mud.servers.log_follower import MAX_QUESTIONS, QUESTIONS_US
 from mudkit.tokens import Authority
 
 TABLE = {
@@ -239,7 +239,7 @@ def test_late_answer_confirms_nothing(machine, token):
     ask(machine, token, now_us=CONFIRMED_US, **read_fields())
     late = {"nonce": "of a former question", "after": 7, "through": 7}
     assert handle_event(machine, "log", "master", CONFIRMED_US, entries=[], **late) == [
-        ("master", {"kind": "has", "lsn": 7})
+        ("master", {"kind": "has", "lsn": 7, "nonce": "00000000"})
     ]
     assert len(machine._waiting) == 1
     gap = answer_question(machine, CONFIRMED_US, 40, after=9)
@@ -289,10 +289,9 @@ def test_dropped_table_is_unknown(machine, token):
 def test_other_incarnation_of_the_log_ends_the_confirmation(machine, token):
     """A restored back end may have other tables; a late copy of a former one cannot answer the question."""
     lineage = {"later": 5}
-    later_us = QUESTION_US
-    ((_, question),) = handle_event(machine, "log", "master", later_us, entries=[], lineage=lineage)
+    ((_, question),) = handle_event(machine, "log", "master", entries=[], lineage=lineage)
     assert question == {"kind": "has", "lsn": 7, "nonce": "00000000"}
-    assert ask(machine, token, now_us=later_us, start="later", **read_fields()) == []
+    assert ask(machine, token, start="later", **read_fields()) == []
     assert machine._tables.tables
     (follow,) = (
         message for _, message in handle_event(
@@ -568,15 +567,17 @@ def test_request_that_waits_and_comes_again_waits_no_more_when_it_is_passed_on(m
     assert sent(machine.handle(10**6, TimerFired("tables"))) == []
 
 
-def test_messages_of_other_incarnations_open_one_question_at_a_time(machine):
+def test_messages_of_other_incarnations_open_some_questions_at_a_time(machine):
     """Damaged copies may open a question each, whose answers open others, without an end."""
-    sent_at = {}
-    for now_us in (QUESTION_US, QUESTION_US + 1, 2 * QUESTION_US - 1, 2 * QUESTION_US):
-        lineage = {f"at {now_us}": 5}
-        ((_, message),) = handle_event(machine, "log", "master", now_us, entries=[], lineage=lineage)
-        assert (message["kind"], message["lsn"]) == ("has", 7)
-        sent_at[now_us] = "nonce" in message
-    assert [now_us for now_us, is_question in sent_at.items() if is_question] == [
-        QUESTION_US,
-        2 * QUESTION_US,
-    ]
+
+    def count_questions(now_us):
+        messages = [
+            handle_event(machine, "log", "master", now_us, entries=[], lineage={f"{number}": 5})
+            for number in range(3 * MAX_QUESTIONS)
+        ]
+        assert [message["lsn"] for ((_, message),) in messages] == [7] * len(messages)
+        return sum("nonce" in message for ((_, message),) in messages)
+
+    assert count_questions(QUESTIONS_US) == MAX_QUESTIONS
+    assert count_questions(2 * QUESTIONS_US - 1) == 0
+    assert count_questions(2 * QUESTIONS_US) == MAX_QUESTIONS

@@ -120,7 +120,7 @@ def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
 def answer(follower, lineage, *entries):
     """Send the follower a log of another start, and the answer to the question that it then asks."""
     follower.accept_log(Log([], lineage))
-    return follower.accept_log(Log([*entries], lineage, follower.ask_position(0).message.nonce))
+    return follower.accept_log(Log([*entries], lineage, follower.acknowledge(0).message.nonce))
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
