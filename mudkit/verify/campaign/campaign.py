@@ -223,6 +223,7 @@ class Campaign:
             self.work,
             sorted(self._undelayed),
             self._is_well,
+            self.has_expired,
             self._standbys,
         )
         self._watch_kills()

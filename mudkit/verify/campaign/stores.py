@@ -158,15 +158,17 @@ class StandbyFaults:
     """Faults of the stores of a run that has standbys.
 
     ``writers`` are the clients whose writes are not delayed, ``is_well`` returns whether a client, the
-    network and the cloud are without faults, and ``draw`` has drawn the number of standbys.
+    network and the cloud are without faults, ``has_expired`` whether a client's token has by a time, and
+    ``draw`` has drawn the number of standbys.
     """
 
     def __init__(
         self, lab: Lab, cloud: Cloud, stores: Stores, faults: FaultInjector, work: Work,
-        writers: Sequence[str], is_well: Callable[[str], bool], draw: Random,
+        writers: Sequence[str], is_well: Callable[[str], bool], has_expired: Callable[[str, int], bool],
+        draw: Random,
     ) -> None:  # fmt: skip
         self._lab, self._stores, self._faults, self._work = lab, stores, faults, work
-        self._writers, self._is_well, self._draw = writers, is_well, draw
+        self._writers, self._is_well, self._has_expired, self._draw = writers, is_well, has_expired, draw
         self.is_used = bool(cloud.standbys)
         self._backups = [self._back_up()]
         """Backups of all stores, the first one without any record."""
@@ -209,7 +211,8 @@ class StandbyFaults:
             return
         write = self._work.write(name, is_open=True, key="replaced")
         lab.run(seconds=MAX_TAKE_OVER_S)
-        if not is_judged or not self._faults.is_online(name):
+        has_expired = self._has_expired(name, lab.world.now_us)
+        if not is_judged or has_expired or not self._faults.is_online(name):
             return
         self.counts["take-overs, judged"] += 1
         if write.done():
