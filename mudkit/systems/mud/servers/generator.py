@@ -115,9 +115,6 @@ class Generator:
                 return record_dropped(event) if effects is None else effects
             case LinkUp():
                 again = self._set_timer() if len(self._sample) else ()
-                if not self._senders:  # a restored store has an old count
-                    count = self._store.get("count of streams", int) or 0
-                    self._store.put("count of streams", max(count, now_us))
                 new = [server for server in self._ranges.serving if server not in self._senders]
                 return [*again, *(effect for server in new for effect in self._begin_stream(now_us, server))]
             case Call(op_id=op_id, operation=Ship() as operation):
@@ -238,7 +235,10 @@ class Generator:
         """Begin a new stream to a notification server, with all stored policies; not without a range."""
         if not self._ranges.is_serving(server):
             return (Send(server, PoliciesFollow()),)
-        count = (self._store.get("count of streams", int) or 0) + 1
+        count = self._store.get("count of streams", int) or 0
+        if not self._senders:  # a restored store has an old count
+            count = max(count, now_us)
+        count += 1
         self._store.put("count of streams", count)
         former = self._senders.get(server)
         sender = StreamSender[PolicyUpdate](f"{self._me} {count}", server, server, _AGAIN_US)

@@ -25,6 +25,9 @@ from mudkit.systems.mud.tables.table import Table
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
 _BEGIN_US: Final = 200_000
+QUESTIONS_US: Final = 50_000
+MAX_QUESTIONS: Final = 10
+"""Questions in that time, at most, that messages open: damaged copies may open many without an end."""
 _Layout: TypeAlias = tuple[int, tuple[str, ...]]
 """Number and split of a table, which never change."""
 
@@ -47,6 +50,8 @@ class HeardLog:
         self._history = Follower()
         self._asked_us: int | None = None
         """Time at which the open question was first sent; None: it was not sent, or there is none."""
+        self._since_us, self._questions = 0, 0
+        """Number of questions since a time."""
         self._answered_us: int | None = None
         """Time at which the question was first sent that the last message answers; None: it answers none."""
 
@@ -96,15 +101,24 @@ class HeardLog:
     def ask_position(self, now_us: int) -> Send:
         """Build the question which entries the log has by now; one that is open is sent again."""
         self._history.open_question(self._entropy)
+        self._questions = 0
         return self.acknowledge(now_us)
 
     def acknowledge(self, now_us: int) -> Send:
-        """Build the acknowledgement of the log up to the last entry received, with the open question."""
-        if self._history.nonce is not None and self._asked_us is None:
+        """Build the acknowledgement of the log up to the last entry received.
+
+        The open question is sent with it, unless too many were sent just now: the back end repeats what is
+        not acknowledged, and the sender of a request asks again.
+        """
+        nonce = self._history.nonce
+        if now_us >= self._since_us + QUESTIONS_US:
+            self._since_us, self._questions = now_us, 0
+        if nonce is not None:
+            self._questions += 1
+            nonce = nonce if self._questions <= MAX_QUESTIONS else None
+        if nonce is not None and self._asked_us is None:
             self._asked_us = now_us
-        return Send(
-            self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
-        )
+        return Send(self.back_end, LogAck(self.lsn, self.log_incarnation or UNSET, nonce or UNSET))
 
 
 class LogFollower(HeardLog):
