@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from mudkit import words
 from mudkit.checks import Range, check_arguments
@@ -17,13 +18,13 @@ from mudkit.errors import TraceContentError
 from mudkit.files import PlaceLike
 from mudkit.pipeline.frames import find_frame, reading_rows
 from mudkit.pipeline.patterns import Pattern, find_patterns
-from mudkit.pipeline.tables import ddl, read, require_columns
+from mudkit.pipeline.tables import read, require_columns
 from mudkit.pipeline.usage import SparkUsage
 from mudkit.trace.schema import USAGE
 from mudkit.trace.usage import Usage
 
 _REQUIRED = tuple(field.name for field in USAGE if not field.nullable)
-_SPARK_TYPES = {field.name: field.dataType for field in T.StructType.fromDDL(ddl(USAGE)).fields}
+_SPARK_TYPES = {field.name: field.dataType for field in from_arrow_schema(USAGE).fields}
 _OPS = ("read", "write", "prefetch")
 
 

@@ -68,12 +68,12 @@ class SparkUsage:
             areas[row.app, row.table] = Counted(row.areas, row.devices)
             self._table_rows[row.table] += row.rows
         most_read, common, spans = self._queries(min_devices)
-        return [
-            Survey(
-                *key, areas[key], *most_read.get(key, (None, Counted(0, 0))), common[key], spans.get(key, 0)
-            )
-            for key in sorted(areas)
-        ]
+        surveys = []
+        for app, table in sorted(areas):
+            key = app, table
+            query, of_query = most_read.get(key, (None, Counted(0, 0)))
+            surveys.append(Survey(app, table, areas[key], query, of_query, common[key], spans.get(key, 0)))
+        return surveys
 
     def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
