@@ -1,4 +1,4 @@
-"""What the policy generator learns, from a trace of any size on Spark (Mobius 6)."""
+"""Mining of usage of any size on Spark: what a policy generator learns from its sample (Mobius 6)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPS = ("read", "write", "prefetch")
 
 
 class Verdict(Protocol):
-    """What a learner says of a kind of policy for an app's table: ``mudkit.learning.PolicyVerdict``."""
+    """Verdict of a learner on a kind of policy for an app's table: ``mudkit.learning.PolicyVerdict``."""
 
     @property
     def app(self) -> str:
@@ -53,7 +53,7 @@ class Verdict(Protocol):
 
     @property
     def ships(self) -> bool:
-        """Whether there is a policy that pays."""
+        """True if there is a policy that pays."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Judge(Protocol):
         ...
 
     def judge(self, usage: Usage, seed: int) -> Sequence[Verdict]:
-        """Learn, and say of each policy why it ships or not."""
+        """Judge each kind of policy of each app and table."""
         ...
 
 
@@ -148,7 +148,7 @@ def mine(
     min_support: Annotated[float, Range(1e-6, 1.0)] = 0.01,
     min_confidence: Annotated[float, Range(0.0, 1.0)] = 0.5,
 ) -> Mined:
-    """Learn from usage of any size what a policy generator learns from its sample.
+    """Mine usage of any size for what a policy generator learns from its sample.
 
     The policies and verdicts are those of the learner for the same rows and seed, to the byte, wherever they
     are computed: a table with up to 200,000 rows is learnt from in this process, a larger one by Spark's
@@ -233,13 +233,13 @@ def _columns(given: DataFrame) -> DataFrame:
         if name not in given.columns:
             chosen.append(F.lit(None).cast(kind).alias(name))
             continue
-        found = given.schema[name].dataType
-        is_number = isinstance(kind, T.DoubleType | T.LongType) and isinstance(found, T.NumericType)
-        if not isinstance(found, T.NullType) and found != kind and not is_number:
+        given_kind = given.schema[name].dataType
+        is_number = isinstance(kind, T.DoubleType | T.LongType) and isinstance(given_kind, T.NumericType)
+        if not isinstance(given_kind, T.NullType) and given_kind != kind and not is_number:
             raise TraceContentError(
                 "A column of this usage has another type.",
                 where=name,
-                found=found.simpleString(),
+                found=given_kind.simpleString(),
                 expected=kind.simpleString(),
                 remedy=f"convert it: F.col({name!r}).cast({kind.simpleString()!r})",
             )

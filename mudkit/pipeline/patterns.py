@@ -146,14 +146,14 @@ def find_patterns(
         sums = _count(reads, pairs, gap_us, seed) if pairs else {}
     finally:
         reads.unpersist()
-    found = [
+    patterns = [
         _pattern(apps[pair.app], queries[pair.first], queries[pair.then], sums[number], counted[pair.app])
         for number, pair in enumerate(pairs)
         if number in sums
     ]
     kept = [
         one
-        for one in found
+        for one in patterns
         if one.devices >= min_devices
         and one.support >= min_support
         and one.confidence >= min_confidence
@@ -171,9 +171,9 @@ def _frequent(sessions: DataFrame, app: int, min_support: float) -> list[_Pair]:
     span = PrefixSpan(minSupport=min_support, maxPatternLength=2, maxLocalProjDBSize=_LOCAL_ITEMS)
     with progress(sessions.sparkSession, "sequences"):
         of_app = sessions.where(F.col("app") == app).select("sequence")
-        found = span.findFrequentSequentialPatterns(of_app).where("size(sequence) = 2")
-        pair = [found["sequence"][place][0].alias(name) for place, name in enumerate(("first", "then"))]
-        pairs = found.select("freq", *pair).where("first != then")
+        sequences = span.findFrequentSequentialPatterns(of_app).where("size(sequence) = 2")
+        pair = [sequences["sequence"][place][0].alias(name) for place, name in enumerate(("first", "then"))]
+        pairs = sequences.select("freq", *pair).where("first != then")
         rows = pairs.orderBy(F.desc("freq"), "first", "then").limit(_MAX_PATTERNS).collect()
     return [_Pair(app, row.first, row.then) for row in rows]
 

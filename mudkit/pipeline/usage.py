@@ -112,9 +112,9 @@ class SparkUsage:
         counted = firsts.join(devices, "device").select(
             "device", (interval - F.col("first") + 1).alias("some")
         )
-        (found,) = counted.agg(F.sum("some").alias("count"), F.countDistinct("device").alias("of")).collect()
-        kept = devices_for(found["count"], found["of"], most)
-        if kept < found["of"]:
+        (total,) = counted.agg(F.sum("some").alias("count"), F.countDistinct("device").alias("of")).collect()
+        kept = devices_for(total["count"], total["of"], most)
+        if kept < total["of"]:
             drawn = _drawn(reads.select("device").distinct(), kept, seed)
             reads, devices = (frame.join(drawn, "device", "left_semi") for frame in (reads, devices))
         last = devices.select("device", "t_us", "place.lat", "place.lon")

@@ -140,27 +140,27 @@ def test_sequence_is_found_in_noise_and_not_where_times_are_shuffled(spark, tmp_
     noisy = pa.concat_tables(
         [build_habits(share=share, devices=30), build_habits(shuffled=True, devices=30, app="chance")]
     )
-    found = pipeline.mine(spark, frame_of(spark, tmp_path, noisy), learner).patterns
-    assert [(one.app, one.query, one.then_query) for one in found] == [("menus", MENU, PRICE)]
-    assert found[0].low <= share <= found[0].high
+    patterns = pipeline.mine(spark, frame_of(spark, tmp_path, noisy), learner).patterns
+    assert [(one.app, one.query, one.then_query) for one in patterns] == [("menus", MENU, PRICE)]
+    assert patterns[0].low <= share <= patterns[0].high
 
 
 @pytest.mark.soak
 def test_large_tables_give_the_same_in_tasks(spark, tmp_path, rows, monkeypatch):
-    """Nothing is learnt from in this process; of the devices some are drawn, the same as here."""
+    """Reads are labelled and replayed in tasks; of the devices some are drawn, the same as here."""
     learner = learning.Learner()
     monkeypatch.setattr(spark_usage, "GATHERED_ROWS", 0)
     monkeypatch.setattr(trace_usage, "_MIN_DEVICES", 5)
     monkeypatch.setattr("mudkit.learning.learner._MAX_READS", 600)
     monkeypatch.setattr("mudkit.learning.fetching._MAX_EXAMPLES", 10_000)
     for seed in (1, 2):
-        there = pipeline.mine(spark, frame_of(spark, tmp_path, rows), learner, seed=seed)
+        mined = pipeline.mine(spark, frame_of(spark, tmp_path, rows), learner, seed=seed)
         here = learner.learn(rows, seed)
-        assert documents(there.policies) == documents(here)
+        assert documents(mined.policies) == documents(here)
         assert here[0].artefact.document["manifest"]["learnt from"].endswith("of 6 devices")
 
 
-def test_what_is_no_usage_is_refused(spark, folder, tmp_path, rows):
+def test_other_tables_are_refused(spark, folder, tmp_path, rows):
     learner = learning.Learner()
     frame = frame_of(spark, tmp_path, rows.slice(0, 10))
     with pytest.raises(TraceContentError, match="columns are missing"):

@@ -305,8 +305,8 @@ class Cloud(Displayed):
             devices = None if to is None else list(to)
             return self.installed.call(Ship(app, document, devices))
         if app is not None or to is not None:
-            name, found = ("app", app) if app is not None else ("to", to)
-            raise unusable(name, found, "nothing: what was learnt is for all devices of its apps")
+            name, given = ("app", app) if app is not None else ("to", to)
+            raise unusable(name, given, "nothing: what was learnt is for all devices of its apps")
         learnt = [(one.app, one.artefact.document) for one in policy.policies]
         return self.installed.call(ShipLearnt(learnt))
 

@@ -389,7 +389,7 @@ def test_unusable_cell_is_refused():
         mud.Client(lab.device("ann"), mud.Cloud(lab), app="news", reports_usage=True, cell_km=0.0)
 
 
-def test_what_was_learnt_elsewhere_is_shipped_where_it_differs():
+def test_mined_policies_are_shipped_where_they_differ():
     """Each policy goes to its app, with the next version; one that decides as that in use stays."""
     lab, cloud, ann = start(Learner([]), read_policy=mud.ShippedPolicy())
     local, own = (Artefact.create("read", 1, [], [[0]], [action]) for action in ("local", "own"))
@@ -402,7 +402,7 @@ def test_what_was_learnt_elsewhere_is_shipped_where_it_differs():
     assert cloud.ship(taken_back).result() == 1
 
 
-def test_what_was_learnt_is_for_its_apps_and_one_policy_for_one():
+def test_mined_policies_have_apps_and_one_policy_needs_one():
     _, cloud, _ = start(Learner([]))
     policy = Artefact.create("read", 1, [], [[0]], ["local"])
     with pytest.raises(ParameterError, match="app that the policy is for"):
