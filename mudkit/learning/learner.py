@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from mudkit import intervals, words
 from mudkit.checks import Range, check_arguments
+from mudkit.display import shows_fields
 from mudkit.learning.export import export_policy
 from mudkit.learning.fetching import learn_prefetches
 from mudkit.learning.policies import Always
@@ -31,6 +32,8 @@ _MAX_READS: Final = 400_000
 """Reads of a table that are learnt from, at most, about: if there are more, of a sample of the devices."""
 
 
+@shows_fields
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class PolicyVerdict:
     """Verdict on a kind of policy for an app's table: what was learnt, and why it ships or not.

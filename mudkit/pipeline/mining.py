@@ -75,6 +75,7 @@ class Judge(Protocol):
         ...
 
 
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Mined(Displayed):
     """Result of :func:`mine`; :meth:`mudkit.systems.mud.Cloud.ship` ships its policies.

@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import intervals
+from mudkit.checks import check_arguments
+from mudkit.display import shows_fields
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.devices import whole_devices
 from mudkit.pipeline.executors import provide
@@ -45,6 +47,8 @@ _SUMS: Final = ("devices", "n", "x", "nn", "xx", "nx", "chance_n", "chance_x")
 _COUNTS: Final = pa.schema([("pattern", pa.int64()), *((name, pa.float64()) for name in _SUMS)])
 
 
+@shows_fields
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Pattern:
     """A query that is read after another one in the same session.

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.trace.schema import POSITIONS, READS, USAGE, device_order, epoch_us, with_read_ids
 
@@ -67,6 +68,7 @@ class Counted(NamedTuple):
     devices: int
 
 
+@shows_fields
 @dataclass(frozen=True)
 class Repeated:
     """Repeated reads of some devices.
