@@ -17,6 +17,7 @@ from mudkit.trace.schema import USAGE, device_order
 from mudkit.trace.usage import (
     ALL_KM,
     KNOWN_DEVICES,
+    LEARNT_US,
     MAX_QUERIES,
     REPEATED_READS,
     Counted,
@@ -108,6 +109,8 @@ class SparkUsage:
         reads = reads.groupBy("device", "query", interval.alias("interval")).agg(F.max("t_us").alias("t_us"))
         place = F.max(F.when(_has_place(), F.struct("t_us", "lat", "lon"))).alias("place")
         devices = rows.groupBy("device").agg(F.max("t_us").alias("t_us"), place)
+        last = devices.select("device", F.col("t_us").alias("last"))
+        reads = reads.join(last, "device").where(F.col("t_us") > F.col("last") - LEARNT_US)
         firsts = reads.groupBy("device", "query").agg(F.min("interval").alias("first"))
         counted = firsts.join(devices, "device").select(
             "device", (interval - F.col("first") + 1).alias("some")
@@ -117,10 +120,10 @@ class SparkUsage:
         if kept < total["of"]:
             drawn = _drawn(reads.select("device").distinct(), kept, seed)
             reads, devices = (frame.join(drawn, "device", "left_semi") for frame in (reads, devices))
-        last = devices.select("device", "t_us", "place.lat", "place.lon")
+        places = devices.select("device", "t_us", "place.lat", "place.lon")
         return Repeated(
             reads.select(*REPEATED_READS.names).toArrow().cast(REPEATED_READS),
-            last.toArrow().cast(KNOWN_DEVICES),
+            places.toArrow().cast(KNOWN_DEVICES),
         )
 
     def _queries(

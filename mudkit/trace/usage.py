@@ -19,11 +19,14 @@ import pyarrow.compute as pc
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.trace.schema import POSITIONS, READS, USAGE, device_order, epoch_us, with_read_ids
+from mudkit.units import US_PER_S
 
 ALL_KM: Final = 50_000.0
 """Side of a square that has all places."""
 MAX_QUERIES: Final = 64
 """Queries of a policy, at most: those that most devices read."""
+LEARNT_US: Final = 366 * 86_400 * US_PER_S
+"""Time before a device's last report whose reads are learnt from: its clock may not have been set before."""
 _MIN_DEVICES: Final = 20
 """Devices of a sample, at least, if there are as many."""
 READ_FIELDS: Final = pa.schema([field for field in READS if field.name != "read_id"])
@@ -77,6 +80,7 @@ class Repeated:
     ----------
     reads : pyarrow.Table
         ``device, query, t_us``: of the reads of a query in an interval the last one; ``query`` is its number.
+        None is a year older than the device's last report.
     devices : pyarrow.Table
         ``device, t_us, lat, lon``: when each device has reported last, and where it was; null: unknown.
     """
@@ -197,6 +201,10 @@ class ReportedUsage:
         reads = reads.group_by(["device", "query", "interval"]).aggregate([("t_us", "max")])
         reads = pa.table([reads["device"], reads["query"], reads["t_us_max"]], schema=REPEATED_READS)
         devices = _last_reports(rows)
+        last = devices["t_us"].take(
+            pc.index_in(reads["device"], value_set=devices["device"].combine_chunks())
+        )
+        reads = reads.filter(pc.greater(reads["t_us"], pc.subtract(last, LEARNT_US)))
         count = count_intervals(reads, devices, every_us)
         names = reads["device"].unique().to_pylist()
         kept = pa.array(sample_devices(names, devices_for(count, len(names), most), seed), pa.string())

@@ -148,6 +148,8 @@ def test_sequence_is_found_in_noise_and_not_where_times_are_shuffled(spark, tmp_
 @pytest.mark.soak
 def test_large_tables_give_the_same_in_tasks(spark, tmp_path, rows, monkeypatch):
     """Reads are labelled and replayed in tasks; of the devices some are drawn, the same as here."""
+    wrong = build_habits(devices=1, days=1).to_pylist()[0] | {"ts": 0}  # a clock that was not set
+    rows = pa.concat_tables([rows, pa.Table.from_pylist([wrong], USAGE)])
     learner = learning.Learner()
     monkeypatch.setattr(spark_usage, "GATHERED_ROWS", 0)
     monkeypatch.setattr(trace_usage, "_MIN_DEVICES", 5)

@@ -155,3 +155,11 @@ def test_sample_of_devices_is_drawn_by_the_seed():
 
 def tables(repeated):
     return repeated.reads, repeated.devices
+
+
+def test_clock_that_was_never_set_hides_no_habit():
+    """A device first says that it is 1970: forty years of intervals without a read are not learnt from."""
+    wrong = pa.Table.from_pylist([row("phone-0", 0, MENU)], USAGE)
+    artefact = learn(pa.concat_tables([wrong, build_usage()]))
+    assert fetches(artefact) == [12.0]
+    assert artefact.document["manifest"] == learn(build_usage()).document["manifest"]
