@@ -50,6 +50,10 @@ class Holding(Struct, frozen=True):
         """Return a holding of the same partitions, with some more tables whole."""
         return replace(self, tables=sorted({*self.tables, *tables}))
 
+    def has_partitions_of(self, other: Holding) -> bool:
+        """Return whether both have the same partitions."""
+        return self == replace(other, tables=self.tables)
+
     def serves_any(self, table: Table) -> bool:
         """Return whether a partition of a table is the processor's."""
         return any(self.serves(table.number, partition) for partition in range(table.partitions))

@@ -221,15 +221,17 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck | Assignments](Continu
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments](
     Routed[ReadOrWrite | ContinuousReadRequest], Assignments
 )
-PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership | Assignments](
+    Log, TablesState, Mastership, Assignments
+)
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
     Routed[AdministrationRequest], FollowLog, LogAck
 )
-BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck](
-    Routed[ReadOrWrite], FollowLog, LogAck
+BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck | Assignments](
+    Routed[ReadOrWrite], FollowLog, LogAck, Assignments
 )
 BACK_END_FROM_REPLICA: Final = Accepts[Routed[ReadRequest] | FollowLog | LogAck](
     Routed[ReadRequest], FollowLog, LogAck

@@ -24,10 +24,11 @@ any event      tombstones are removed by an entry of the log, at most once a sev
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
-LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged, and a
-               processor that acknowledges nothing is reported to the naming machine. One that was replaced
-               is not waited for until it is heard again; it requests the state if entries that it lacks
-               were deleted. Its
+LogAck         acknowledgement of a follower, with the rows that a processor follows: it is sent their entries
+               (:mod:`~mudkit.systems.mud.servers.holders`), and the assignments if it follows others than
+               these give it. Entries are retransmitted until they are acknowledged, and a processor that
+               acknowledges nothing is reported to the naming machine. One that was replaced is not waited for
+               until it is heard again; it requests the state if entries that it lacks were deleted. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know. With it come the entries that the follower lacks, so that
                it knows that it has what was committed before it asked
@@ -58,6 +59,7 @@ from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.messages.holdings import Holding
 from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.parts import Row, encode_error
 from mudkit.systems.mud.messages.requests import (
@@ -141,7 +143,7 @@ class BackEnd:
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Routed[AdministrationRequest] | FollowLog | LogAck]
-            | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
+            | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck | Assignments]
             | Accepts[Routed[ReadRequest] | FollowLog | LogAck]
             | Accepts[Assignments | AssignmentsRequest],
         ] = {
@@ -212,7 +214,11 @@ class BackEnd:
                 if isinstance(message, Assignments | AssignmentsRequest):
                     return self._receive_assignments(now_us, event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
-                return (*begun, *self._receive(now_us, event, message))
+                is_back = source in self._absent
+                handled = self._receive(now_us, event, message)
+                is_owing = source in self._in_flight  # a late message may be the last one of a dead processor
+                question = self._push(now_us, [source]) if is_back and not is_owing else ()
+                return (*begun, *handled, *question)
             case LinkUp():
                 announced = self._gateways.announce(self._lineage) if self._lineage else ()
                 return *announced, *self._push(now_us, self._acked_lsns)
@@ -306,13 +312,22 @@ class BackEnd:
     def _send_state(self, now_us: int, follower: str, request: FollowLog) -> Sequence[Effect]:
         """Send a follower the state, or a processor the rows that it lacks of what it holds now."""
         self._holders.record(follower, request.holding)
-        state = self._holders.build_state(follower, request, self._lineage)
+        corrected = self._correct_holding(follower, request.holding)
+        state = (*corrected, self._holders.build_state(follower, request, self._lineage))
         if request.formers:
-            return state, *self._push(now_us, [follower])
+            return *state, *self._push(now_us, [follower])
         self._followed.add(follower)
         # Its position is unknown until it acknowledges the state that it requests.
         self._acked_lsns[follower] = _UNKNOWN
-        return state, *self._in_flight.start(now_us, follower)
+        return *state, *self._in_flight.start(now_us, follower)
+
+    def _correct_holding(self, processor: str, holding: Holding | UnsetType) -> Sequence[Effect]:
+        """Send the assignments to a processor that follows other partitions than they give it.
+
+        If it knows later ones, it answers with these.
+        """
+        is_right = holding is UNSET or holding.has_partitions_of(self._ranges.build_holding(processor))
+        return () if is_right else (Send(processor, self._ranges.present),)
 
     def _receive_request(
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
@@ -725,13 +740,13 @@ class BackEnd:
         while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
             del self._log[number]
             self._store.delete(f"log {number:015d}")
-        answer = list[Effect]()
+        answer = [*(self._correct_holding(follower, ack.holding) if is_other_holding else ())]
         if ack.nonce is not UNSET:
             answer.append(Send(follower, self._build_log(follower, ack.nonce)))
         if self._acked_lsns[follower] == self._copy.lsn:
             return *answer, *self._in_flight.settle(now_us, follower)
-        is_answered = answer or (was_known and not is_other_holding)
-        return answer if is_answered else self._push(now_us, [follower])
+        is_answered = ack.nonce is not UNSET or (was_known and not is_other_holding)
+        return answer if is_answered else [*answer, *self._push(now_us, [follower])]
 
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:

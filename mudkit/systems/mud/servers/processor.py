@@ -151,7 +151,7 @@ class Processor:
         naming: str,
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState | Mastership]
+            str, Accepts[Log | TablesState | Mastership | Assignments]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
             | Accepts[Assignments | AssignmentsRequest | Probe | Mastership],

@@ -174,6 +174,20 @@ def test_spare_that_acknowledges_nothing_is_not_waited_for(back_end):
     assert back_end._log == {}
 
 
+def test_late_message_of_a_replaced_processor_is_not_waited_for_without_end(back_end):
+    """Else its position would be unknown for ever: no tombstone would be removed, and no entry deleted."""
+    follow(back_end, "p", "q", "r")
+    assign(back_end, "q", epoch=5)
+    commit(back_end, "q", "r")
+    back_end.handle(SUSPECT_US + SECOND_US, TimerFired("again"))
+    assert back_end._absent == {"p"}
+    handled = handle_event(back_end, "read", "p")
+    assert [(to, message["kind"]) for to, message in handled] == [("gateway", "part"), ("p", "log")]
+    back_end.handle(4 * SUSPECT_US, TimerFired("again"))
+    assert commit(back_end, "q", "r") == ["r", "q"]
+    assert back_end._log == {}
+
+
 # -- processor
 
 
