@@ -44,6 +44,7 @@ from mudkit.systems.mud.device.write_requests import WriteRequests
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.leases import Leases
+from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.servers.matching import Matching
 from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
@@ -594,6 +595,20 @@ BUGS: Final = (
         ((Processor, "_follow_assignments", lambda self, now_us, was_serving: ()),),
         in_histories=False,
         seed=514,
+    ),
+    Bug(
+        "a processor that keeps the rows of what was moved away",
+        "it has rows that it need not have, and they grow old",
+        ((copy.TableReplica, "discard_rows_besides", lambda self, holding: None),),
+        in_histories=False,
+        seed=266,
+    ),
+    Bug(
+        "a processor that misses what was written before a partition moved to it",
+        "it follows the entries of the partition, but does not request its rows",
+        ((LogFollower, "_has_all_rows", lambda self: True),),
+        in_histories=False,
+        seed=165,
     ),
     Bug(
         "a creation that is answered before the gateways know it",

@@ -17,6 +17,7 @@ from mudkit.systems.mud.messages.parts import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.holdings import list_wrong_rows
 from mudkit.verify.campaign.neighbours import THIEF
 from mudkit.verify.campaign.observers import WriteAnswer
 from mudkit.verify.campaign.read_problems import (
@@ -140,6 +141,7 @@ class Judgement:
             "a replica answers while the back end is down": self._judge_away,
             "a table exists as soon as its creation is answered": self._judge_creations,
             "a master that dies is replaced by a store that has all": self._judge_take_overs,
+            "a processor has the rows of its partitions, and no others": self._judge_holdings,
         }
         since_us = campaign.stores.rolled_back_us
         if since_us is not None:
@@ -147,7 +149,7 @@ class Judgement:
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
                 self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
                 self._judge_shares, self._judge_drafts, self._judge_drafts_sent,
-                self._judge_take_overs,
+                self._judge_take_overs, self._judge_holdings,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -297,6 +299,10 @@ class Judgement:
                 value = entry["row"]["data"]["v"]
                 self._tables[value] = numbers[entry["name"]]
                 self._predicates[value] = entry["row"]["predicate"]
+
+    def _judge_holdings(self) -> None:
+        """Add a problem for each row that a processor lacks, or holds without need."""
+        self.problems += list_wrong_rows(self.campaign.cloud, self.campaign.lab.world)
 
     def _judge_dropped(self) -> None:
         """Add a problem for each message of the cloud or its clients that was dropped as invalid."""

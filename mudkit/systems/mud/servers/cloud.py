@@ -140,12 +140,14 @@ class Cloud(Displayed):
             install(address, partial(
                 Replica, stores=stores, processors=self.processors, naming=self.naming, lag_us=lag_us
             ))  # fmt: skip
-        for address in self.processors:
-            install(address, partial(
+        self._installed_processors = {
+            address: install(address, partial(
                 Processor, processors=self.processors, stores=stores,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
                 naming=self.naming,
-            ))  # fmt: skip
+            ))
+            for address in self.processors
+        }  # fmt: skip
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, stores=stores, processors=self.processors,
@@ -221,8 +223,11 @@ class Cloud(Displayed):
                 for number, partitions in back_end.list_partitions()
                 for partition in range(partitions)
             ]
-            rows = [(address.split("/")[0], owners.count(address)) for address in self.processors]
-            tables.append(first_rows(("processor", "partitions"), rows, len(rows)))
+            processors = [
+                (address.split("/")[0], owners.count(address), _count_rows(installed))
+                for address, installed in self._installed_processors.items()
+            ]
+            tables.append(first_rows(("processor", "partitions", "rows"), processors, len(processors)))
         return tables
 
     def move(self, table: str, partition: Annotated[int, Range(0, 99_999)], processor: str) -> Operation:
@@ -333,6 +338,12 @@ def _back_end_of(installed: Installed) -> BackEnd | None:
     """Return the back end of an installed store, if it runs, and acts as the master if it has standbys."""
     machine: BackEnd | StoreServer | None = installed.machine
     return machine.back_end if isinstance(machine, StoreServer) else machine
+
+
+def _count_rows(installed: Installed) -> int | str:
+    """Return how many rows an installed processor holds; its state if it does not run."""
+    machine: Processor | None = installed.machine
+    return installed.state if machine is None else machine.count_rows()
 
 
 def _address(server: str) -> str:
