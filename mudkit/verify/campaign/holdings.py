@@ -8,13 +8,15 @@ from typing import Any
 from mudkit.systems.mud import Cloud
 
 
-def list_wrong_rows(cloud: Cloud, world: Any) -> Iterator[str]:
+def list_wrong_rows(cloud: Cloud, world: Any, master: str) -> Iterator[str]:
     """Yield in words which processors lack rows, have old ones, or have some that they need not hold.
 
     One that is dead is not judged. Tables in which predicates look up records may be held whole. A naming
-    machine that was restored may know less than the back end of who serves what.
+    machine that was restored may know less than the back end of who serves what. ``master`` is the address of
+    the store that is the back end.
     """
-    back_end, naming = _machine_at(world, cloud.back_end), _machine_at(world, cloud.naming)
+    store, naming = _machine_at(world, master), _machine_at(world, cloud.naming)
+    back_end = getattr(store, "back_end", store)  # without standbys the store is the back end
     if back_end is None or naming is None:
         return
     ranges = max(back_end._ranges, naming.ranges, key=lambda ranges: ranges.epoch)

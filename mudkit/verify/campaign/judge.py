@@ -302,7 +302,8 @@ class Judgement:
 
     def _judge_holdings(self) -> None:
         """Add a problem for each row that a processor lacks, or holds without need."""
-        self.problems += list_wrong_rows(self.campaign.cloud, self.campaign.lab.world)
+        campaign = self.campaign
+        self.problems += list_wrong_rows(campaign.cloud, campaign.lab.world, campaign.stores.master)
 
     def _judge_dropped(self) -> None:
         """Add a problem for each message of the cloud or its clients that was dropped as invalid."""
