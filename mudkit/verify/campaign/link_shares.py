@@ -15,6 +15,7 @@ from typing import Any, Final
 from mudkit.events import Event, LinkDown, Received, size_bytes
 from mudkit.systems.mud.device.attachment import app_at
 from mudkit.systems.mud.messages.parts import app_of
+from mudkit.wire import as_wire, wire_fields
 
 MAX_MESSAGES: Final = 16
 """Unanswered messages of an app on the link."""
@@ -61,8 +62,11 @@ class LinkShares:
         self._readers: dict[tuple[str, str], set[str]] = {}
         """Apps that have asked each query."""
 
-    def observe(self, now_us: int, event: Event, sent: Sequence[Mapping[str, Any]]) -> None:
-        """Follow an event of the service, with its message as a mapping, and the messages that it sends."""
+    def observe(self, now_us: int, event: Event, sent: Sequence[Any]) -> None:
+        """Follow an event of the service, and the messages that it sends, both as they are.
+
+        Their sizes are those on the link, where a struct may omit what a mapping of it has.
+        """
         if now_us > self._now_us:
             self._judge_waiting()
             self._now_us = now_us
@@ -72,12 +76,14 @@ class LinkShares:
         elif isinstance(event, Received):
             self._receive(app_at(event.source), event.message)
         for message in sent:
-            for part in message["parts"] if message["kind"] == "asks of apps" else (message,):
-                if part["kind"] in _REQUESTS:
+            fields = wire_fields(message)
+            for part in fields["parts"] if fields["kind"] == "asks of apps" else (message,):
+                if wire_fields(part)["kind"] in _REQUESTS:
                     self._send(part)
 
-    def _receive(self, app: str | None, message: Mapping[str, Any]) -> None:
+    def _receive(self, app: str | None, received: Any) -> None:
         """Add a message of an app to those that wait; take the end of an answer from the open ones."""
+        message = as_wire(received)
         if app is None:
             if message["kind"] in _ENDS or message.get("error") is not None:
                 for one in self._open.get(app_of(message.get("id", "").rpartition(" ")[0]), ()):
@@ -89,7 +95,7 @@ class LinkShares:
         if any(one.open_ids & ids for one in self._open.get(app, ())):
             return  # a retransmission
         waiting = self._waiting.setdefault(app, [])
-        added = _Waiting(ids, size_bytes(message), not self._may_follow(app, message))
+        added = _Waiting(ids, size_bytes(received), not self._may_follow(app, message))
         places = [place for place, other in enumerate(waiting) if ids >= other.ids]
         waiting[:] = [other for place, other in enumerate(waiting) if place not in places]
         waiting.insert(places[0] if places else len(waiting), added)
@@ -103,8 +109,9 @@ class LinkShares:
         readers.add(app)
         return len(readers) > 1
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, sent: Any) -> None:
         """Follow a message of an app that leaves, and judge what is before it if it leaves first."""
+        message = as_wire(sent)
         app, ids = app_of(message["client"]), _ids_of(message)
         mine = self._open.setdefault(app, [])
         if ids <= {identity for one in mine for identity in one.open_ids}:
@@ -120,7 +127,7 @@ class LinkShares:
             if other != app:
                 self._judge_before(app, other)
         mine[:] = [one for one in mine if one.open_ids]
-        mine.append(_Open(ids, size_bytes(message), self._now_us))
+        mine.append(_Open(ids, size_bytes(sent), self._now_us))
 
     def _judge_before(self, app: str, other: str) -> None:
         """Add a problem if more than a share of another app is before a message of an app."""

@@ -662,15 +662,15 @@ class _ObservedMachine:
         for name in self._observer.names(observed_event, observed, is_kept):
             self._host.record(name)
         if isinstance(self._observer, _ServiceObserver):  # what it forwards was recorded at the app
-            self._record_apps_apart(now_us, event, _sent(observed))
+            self._record_apps_apart(now_us, event, _sent(effects))
             self._record_writes_sent(_sent(observed))
-            self._shares.observe(now_us, observed_event, _sent(observed))
+            self._shares.observe(now_us, event, _sent(effects))
             return effects
         if self._writes and isinstance(observed_event, Received):
             self._record_answer(now_us, observed_event.message)
         sent = _sent(observed)
         if isinstance(event, LinkUp | TimerFired):  # writes have waited for it together
-            self._record_sent_apart(sent)
+            self._record_sent_apart(_sent(effects))
         for ask in _requests(sent):
             what = ask["what"]
             self._host.requests[what["op"], ask["id"]] += 1
@@ -682,7 +682,7 @@ class _ObservedMachine:
 
     def _record_sent_apart(self, sent: Sequence[Any]) -> None:
         """Record writes that were sent in two messages, and would fit into one."""
-        with_writes = [message for message in sent if any(map(_is_write, _requests([message])))]
+        with_writes = [message for message in sent if any(map(_is_write, _requests([as_wire(message)])))]
         for first, then in itertools.pairwise(with_writes):
             if size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
                 self._host.sent_apart.append(f"{self._host.name} has sent {first} and then {then}")
@@ -694,9 +694,11 @@ class _ObservedMachine:
         if now_us != self._link_up_us:
             return
         before = len(self._over_link)
-        self._over_link += [message for message in sent if any(map(_is_write, _requests(_parts(message))))]
+        self._over_link += [
+            message for message in sent if any(map(_is_write, _requests(_parts(as_wire(message)))))
+        ]
         for first, then in itertools.pairwise(self._over_link[max(0, before - 1) :]):
-            apps = {part["client"] for message in (first, then) for part in _parts(message)}
+            apps = {part["client"] for message in (first, then) for part in _parts(as_wire(message))}
             if len(apps) > 1 and size_bytes(first) + size_bytes(then) <= MAX_BATCH_BYTES:
                 words = f"the service of {self._host.name} has sent {first} and then {then}"
                 self._host.sent_apart.append(words)

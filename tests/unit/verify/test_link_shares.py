@@ -6,9 +6,12 @@ from collections import Counter
 
 import pytest
 
-from mudkit.events import LinkDown, Received, TimerFired
+from mudkit.events import LinkDown, Received, TimerFired, size_bytes
 from mudkit.systems.mud.device.attachment import address_of
-from mudkit.verify.campaign.link_shares import LinkShares
+from mudkit.systems.mud.messages.requests import Ask, ReadRequest
+from mudkit.systems.mud.tables.selection import Selection
+from mudkit.verify.campaign.link_shares import MAX_BYTES, LinkShares
+from mudkit.wire import as_wire
 
 GATEWAY = "mud-gateway-1/mud"
 
@@ -61,6 +64,26 @@ def test_bytes_count_unless_a_message_is_alone(device):
     device.pass_on(ask("game", 2), ask("mail", 2))
     (problem,) = device.problems
     assert "2 messages of game" in problem
+
+
+def test_bytes_are_those_on_the_link_which_lack_what_a_message_omits(device):
+    """A mapping of a message has defaults, too."""
+
+    def read(number, size):
+        what = ReadRequest(
+            name="t", table=None, predicate=None, keys=["x" * size], reader={}, aggregate=None, latest=False,
+            seen_lsns={}, selection=Selection(["v"]),
+        )  # fmt: skip
+        return Ask(f"ann/game first.{number}", "ann/game", None, what)
+
+    for number in range(8):
+        message = read(number, MAX_BYTES // 8 - size_bytes(read(number, 0)))
+        assert size_bytes(as_wire(message)) > size_bytes(message) == MAX_BYTES // 8
+        device.observe(Received(address_of("game"), message, "ann"), message)
+    device.pass_on(ask("mail", 1))
+    assert device.problems == []
+    device.pass_on(ask("game", 8), ask("mail", 2))
+    assert len(device.problems) == 1
 
 
 def test_answers_leave_the_link_and_parts_of_answers_do_not(device):

@@ -38,7 +38,9 @@ reach each other, or are down.
 
 While the back end is down, only requests that are admitted are passed on: a refusal may be outdated, and
 waits. A client that knows another incarnation of the log than the gateway is asked to repeat its request, by
-the lineage in an answer for which the gateway has asked since.
+the lineage in an answer for which the gateway has asked since. If the back end does not answer, one that
+knows a former incarnation in the gateway's own lineage is asked all the same: the log has gone on since. Any
+other may know a later log than the gateway, and waits.
 """
 
 from __future__ import annotations
@@ -388,7 +390,9 @@ class Gateway:
             return None
         if (ask.log_incarnation or "") != tables.log_incarnation:
             is_asked_since = tables.confirmed_us is not None and tables.confirmed_us >= request.came_us
-            return self._restart_client(request) if is_asked_since else None
+            is_former = not ask.log_incarnation or ask.log_incarnation in tables.lineage
+            is_told = is_asked_since or (is_unanswered and is_former)
+            return self._restart_client(request) if is_told else None
         try:
             table, *joined = (self._find_table(name, request) for name in (what.name, *request.joined))
             self._check_tables(request, table, joined)

@@ -318,6 +318,25 @@ def test_client_of_a_former_incarnation_is_told_by_an_answer_that_was_asked_for_
         })  # fmt: skip
 
 
+def test_client_of_a_former_incarnation_is_told_while_the_back_end_does_not_answer(started, token):
+    """It would have no answer to any read until then. One that the gateway does not know may be a later one."""
+    send_tables(started, TABLE, lineage={"a": 3, "b": 6})
+    confirm(started, lineage={"a": 3, "b": 6})
+    at_us = CONFIRMED_US
+    for identity, start in [("1", None), ("2", "a"), ("3", "unknown")]:
+        ask(started, token, identity, now_us=at_us, **({"start": start} if start else {}), **read_fields())
+    ((to, _),) = sent(started.handle(at_us + UNANSWERED_US - 1, TimerFired("tables")))
+    assert to == "master"
+    answered = sent(started.handle(at_us + UNANSWERED_US, TimerFired("tables")))
+    assert [(to, message["kind"]) for to, message in answered] == [
+        ("jane", "restarted"), ("jane", "restarted"), ("master", "has"),
+    ]  # fmt: skip
+    assert [
+        (message["id"], message["start"], message["before"], message["shared"]) for _, message in answered[:2]
+    ] == [(id_of("1"), "b", "", 2), (id_of("2"), "b", "a", 5)]
+    assert list(started._waiting) == [id_of("3")]
+
+
 def test_back_end_that_was_wiped_hears_which_incarnation_a_client_knows(machine, token):
     ((_, question),) = ask(machine, token, start="theirs", now_us=10, **read_fields())
     assert question == {"kind": "has", "lsn": 7, "start": "theirs", "nonce": "00000000"}
