@@ -187,14 +187,13 @@ def _positions(writing: Writing, days: range, seed: int) -> pa.Table:
     begin_s, end_s = _midnight_s(days.start), _midnight_s(days.stop)
     inside = np.flatnonzero((seen.t_s > begin_s - _PHONE.window_s) & (seen.t_s < end_s))
     order = inside[np.lexsort((seen.t_s[inside], seen.car[inside]))]
-    car, t_s, lat, lon, speed_mps = (column[order] for column in seen)
     return pa.table(
         {
-            "device": [f"car-{number:05d}" for number in car.tolist()],
-            "ts": timestamps(t_s * US_PER_S),
-            "lat": lat,
-            "lon": lon,
-            "speed_mps": speed_mps,
+            "device": [f"car-{number:05d}" for number in seen.car[order].tolist()],
+            "ts": timestamps(seen.t_s[order] * US_PER_S),
+            "lat": seen.lat[order],
+            "lon": seen.lon[order],
+            "speed_mps": seen.speed_mps[order],
         },
         schema=POSITIONS,
     )
