@@ -15,7 +15,7 @@ SAMPLE_S ?= 120
 # Tests start hundreds of processes: let them start from what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup report test quick tests unit soak sample coverage lab docs pictures notebooks lint bench faults mutants clean
+.PHONY: setup report test quick tests long-tests rest unit soak sample coverage lab docs pictures notebooks lint bench faults mutants clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -39,6 +39,14 @@ quick: $(READY)
 # On two cores a third worker computes while tests of the others wait for Java, a kernel or a browser.
 tests: $(READY)
 	@$(BIN)/python -m $(PYTEST) -n 3 tests
+
+# Measure which tests take long, of which `tests` runs a part (half an hour).
+long-tests: $(READY)
+	@$(BIN)/python -m $(PYTEST) -p measure_long_tests --long=all tests
+
+# The long tests that `tests` leaves out for this tree.
+rest: $(READY)
+	@$(BIN)/python -m $(PYTEST) -n 3 --long=rest tests
 
 unit: $(READY)
 	@$(BIN)/python -m $(PYTEST) tests/unit --quick

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from long_tests import leave_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +133,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--quick", action="store_true", help="leave out the longest files and what starts processes"
     )
     group.addoption(
+        "--long",
+        choices=("drawn", "rest", "all"),
+        default="drawn",
+        help="of the long tests run those drawn for this tree, no other test than the rest of them, or all",
+    )
+    group.addoption(
         "--sample",
         type=float,
         metavar="SECONDS",
@@ -245,11 +252,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if RECORDED_FIXTURES & {*item.fixturenames}:
             item.add_marker(pytest.mark.soak)
     soak = {item for item in items if item.get_closest_marker("soak")}
+    undrawn = leave_out(items, config.args, config.stash[TREE_KEY])
     if config.option.soak:
-        chosen = [item for item in items if item in soak or is_larger_in_soak(item)]
+        chosen = [item for item in items if item in soak | undrawn or is_larger_in_soak(item)]
     else:
-        deferred = soak - select_by_rotation(items, config.stash[TREE_KEY])
-        chosen = [item for item in items if item not in deferred]
+        tests = set(items) - soak | select_by_rotation(items, config.stash[TREE_KEY])
+        tests = {"drawn": tests - undrawn, "rest": tests & undrawn, "all": tests}[config.option.long]
+        chosen = [item for item in items if item in tests]
     ranks = {REPOSITORY / "tests" / name: number for number, name in enumerate(SLOW_FILES)}
     named = [*ranks, *(REPOSITORY / "tests" / name for name in NEVER_SAMPLED)]
     if missing := [file for file in named if not file.is_file()]:

@@ -85,6 +85,10 @@ RANGES: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
         "writes": (2, 100_000), "looks": (1, 100_000), "max_age_s": (0.0, 1e9), "far_km": (0.01, 1e4),
         "missing_cost_j": (0.0, 1e9), "seed": _SEED,
     },
+    "14_learning_loop": {
+        "cars": (3, 1000), "days": (2, 60), "changes_on": (2, 1000), "reads_per_day": (1.0, 10_000.0),
+        "max_stale": (0.0, 1.0), "stale_cost": (0.0, 1e6), "seed": _SEED,
+    },
 }  # fmt: skip
 """Least and largest value of each number of each chapter; a name stands for that parameter's value.
 

@@ -12,6 +12,7 @@ from mudkit.exercises import (
     context_propagation,
     device_service,
     last_hop,
+    learning_loop,
     mud_tables,
     scoreboard,
     sender_filters,
@@ -40,6 +41,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "11_scoreboard": scoreboard.EXERCISE,
     "12_sync_engine": sync_engine.EXERCISE,
     "13_device_service": device_service.EXERCISE,
+    "14_learning_loop": learning_loop.EXERCISE,
 }
 """Exercise of each chapter, by the chapter's name."""
 

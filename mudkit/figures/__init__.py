@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         update_pareto,
         waste_and_loss,
     )
+    from mudkit.figures.days import learning_days
     from mudkit.figures.density import density_map
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
     from mudkit.figures.geometry import tile_bounds, tiles
@@ -104,6 +105,7 @@ __all__ = [
     "knowledge",
     "knowledge_map",
     "latencies",
+    "learning_days",
     "limit_curve",
     "link_strip",
     "location_exposure",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mudkit.learning.export import export_policy, tree_nodes
     from mudkit.learning.frontier import interpolate_frontier, read_frontier, write_frontier
     from mudkit.learning.holding import cache_completeness, min_sent_share
-    from mudkit.learning.learner import Learner
+    from mudkit.learning.learner import Learner, PolicyVerdict
     from mudkit.learning.policies import Always, Bound, FixedRule, Tree
     from mudkit.learning.radio import RadioModel
     from mudkit.learning.search import recommend
@@ -30,6 +30,7 @@ __all__ = [
     "CostMatrix",
     "FixedRule",
     "Learner",
+    "PolicyVerdict",
     "RadioModel",
     "Tree",
     "cache_completeness",

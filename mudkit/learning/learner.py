@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mudkit import intervals
+from mudkit import intervals, words
 from mudkit.checks import Range, check_arguments
-from mudkit.errors import TraceContentError
+from mudkit.display import shows_fields
 from mudkit.learning.export import export_policy
 from mudkit.learning.fetching import learn_prefetches
 from mudkit.learning.policies import Always
-from mudkit.learning.search import recommend
+from mudkit.learning.search import MIN_READS, recommend
 from mudkit.pipeline.coverage import read_labels
-from mudkit.systems.mud.policies.artefact import OWN, Artefact
+from mudkit.systems.mud.policies.artefact import OWN, Artefact, Kind
 from mudkit.systems.mud.policies.learner import LearntPolicy
-from mudkit.trace.schema import POSITIONS, READS, USAGE, with_read_ids
+from mudkit.trace.usage import ReportedUsage, Survey, Usage, devices_for
 
 if TYPE_CHECKING:
+    from mudkit.intervals import Interval
     from mudkit.learning.search import Recommendation
 
 _MIN_DEVICE_FOLDS: Final = 10
 """Devices from which on policies are chosen on some and scored on others; with fewer, on days."""
 _MIN_READS: Final = 20
 """Reads of the last day, with fewer of which it says nothing against a policy."""
-_ALL_KM: Final = 50_000.0
-"""Side of a square that has all places."""
+_MAX_READS: Final = 400_000
+"""Reads of a table that are learnt from, at most, about: if there are more, of a sample of the devices."""
+
+
+@shows_fields
+@check_arguments(types=False)
+@dataclass(frozen=True)
+class PolicyVerdict:
+    """Verdict on a kind of policy for an app's table: what was learnt, and why it ships or not.
+
+    Attributes
+    ----------
+    app, table : str
+    kind : {'read', 'prefetch'}
+    artefact : Artefact or None
+        The policy, or that which leaves decisions to the devices; None: there is too little usage for either.
+    why : str
+        Reason, in words.
+    """
+
+    app: str
+    table: str
+    kind: Kind
+    artefact: Artefact | None
+    why: str
+
+    @property
+    def ships(self) -> bool:
+        """Return whether there is a policy that pays."""
+        return self.artefact is not None and self.artefact.root != OWN
+
+    @property
+    def policy(self) -> LearntPolicy | None:
+        """Return what the policy generator ships, if anything."""
+        return None if self.artefact is None else LearntPolicy(self.app, self.artefact)
 
 
 @check_arguments
@@ -80,6 +112,11 @@ class Learner:
         self._min_devices = min_devices
         self._min_hit_share = min_hit_share
 
+    @property
+    def min_devices(self) -> int:
+        """Fewest devices that are learnt from."""
+        return self._min_devices
+
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
         """See :class:`mudkit.systems.mud.Learner`.
 
@@ -91,48 +128,58 @@ class Learner:
         TraceContentError
             The table does not have the columns of a trace's ``usage``.
         """
-        if not set(USAGE.names) <= set(usage.column_names):
-            raise TraceContentError(
-                "This is no table of usage.",
-                found=", ".join(usage.column_names),
-                expected=", ".join(USAGE.names),
-            )
-        return list(self._learn_each(usage, seed))
+        verdicts = self.judge(ReportedUsage(usage), seed)
+        return [one.policy for one in verdicts if one.policy is not None]
 
-    def _learn_each(self, usage: pa.Table, seed: int) -> Iterator[LearntPolicy]:
-        """Yield the policies of each app and table of which there is enough usage."""
-        keys = (usage[name].to_pylist() for name in ("app", "table"))
-        for app, table in sorted(set(zip(*keys, strict=True))):
-            of_table = usage.filter(pc.equal(usage["table"], table))  # other apps may write to it, too
-            of_app = of_table.filter(pc.equal(of_table["app"], app))
-            artefacts = [
-                self._learn_reads(of_app, of_table, table, seed),
-                learn_prefetches(
-                    of_app, table, min_devices=self._min_devices, min_hit_share=self._min_hit_share
+    @check_arguments(types=False)
+    def judge(self, usage: Usage, seed: int) -> Sequence[PolicyVerdict]:
+        """Judge each kind of policy by usage in this process or on Spark: why it ships or not.
+
+        Parameters
+        ----------
+        usage : Usage
+            Of an Arrow table :class:`mudkit.trace.usage.ReportedUsage`; of Spark see
+            :func:`mudkit.pipeline.mine`.
+        seed : int
+            Which devices are learnt from, if there are too many.
+
+        Returns
+        -------
+        sequence of PolicyVerdict
+            Two of each app and table, for reads and prefetches, in order.
+        """
+        return list(self._judge_each(usage, seed))
+
+    def _judge_each(self, usage: Usage, seed: int) -> Iterator[PolicyVerdict]:
+        """Yield the verdicts of each app and table."""
+        for of in usage.surveys(self._min_devices):
+            yield PolicyVerdict(of.app, of.table, "read", *self._learn_reads(usage, of, seed))
+            few = f"No query is read repeatedly by {self._min_devices:,} devices."
+            yield PolicyVerdict(
+                of.app,
+                of.table,
+                "prefetch",
+                *(
+                    learn_prefetches(usage, of, min_hit_share=self._min_hit_share, seed=seed)
+                    if of.queries
+                    else (None, few)
                 ),
-            ]
-            yield from (LearntPolicy(app, artefact) for artefact in artefacts if artefact is not None)
+            )
 
-    def _learn_reads(self, of_app: pa.Table, of_table: pa.Table, table: str, seed: int) -> Artefact | None:
-        """Return the read policy of a table, by its reads of areas, or else by those of a query.
+    def _learn_reads(self, usage: Usage, of: Survey, seed: int) -> tuple[Artefact | None, str]:
+        """Return the read policy of a table, by its reads of areas, or else by those of a query; and why.
 
         None: too few devices or reads.
         """
-        written = of_table.filter(pc.equal(of_table["op"], "write"))
-        all_reads = of_app.filter(pc.equal(of_app["op"], "read"))
-        rows = all_reads.filter(pc.and_(pc.is_valid(all_reads["box_km"]), pc.is_valid(all_reads["lat"])))
-        has_areas = _count_devices(rows) >= self._min_devices
-        if has_areas:
-            written = written.filter(pc.is_valid(written["lat"]))
-        else:
-            rows, written = (_everywhere(part) for part in (_most_read(all_reads), written))
-        devices = _count_devices(rows)
-        if devices < self._min_devices:
-            return None
-        reads = self._reads(rows)
-        labels = read_labels(_positions(written), reads, self._window_s)
+        has_areas = of.areas.devices >= self._min_devices
+        query, counted = (None, of.areas) if has_areas else (of.most_read, of.of_most_read)
+        if counted.devices < self._min_devices:
+            most = max(of.areas.devices, counted.devices)
+            return None, f"It is read by too few devices: {most:,}; there have to be {self._min_devices:,}."
+        devices = devices_for(counted.reads, counted.devices, _MAX_READS)
+        reads = usage.reads(of, query, self._window_s, devices, seed)
         recommendation = recommend(
-            labels,
+            self._label(usage.positions(of, everywhere=not has_areas), reads),
             reads,
             max_stale=self._max_stale,
             completeness=self._completeness,
@@ -140,69 +187,44 @@ class Learner:
             seed=seed,
         )
         if not recommendation.has_enough_reads:
-            return None
-        artefact = self._artefact(table, recommendation, devices)
-        return artefact if has_areas or artefact.root == OWN else artefact.if_covered()
+            return None, f"It is read too seldom: {recommendation.count:,} times of the {MIN_READS} needed."
+        artefact, why = self._artefact(of.table, recommendation, devices)
+        return (artefact if has_areas or artefact.root == OWN else artefact.if_covered()), why
 
-    def _artefact(self, table: str, recommended: Recommendation, devices: int) -> Artefact:
-        """Return the policy to ship: the recommended one up to the age that was seen, or the devices' own."""
-        policy = recommended.chosen.policy
-        is_kept = not isinstance(policy, Always) and self._holds_on_last_day(recommended)
+    def _label(self, positions: Any, reads: Any) -> Any:
+        """Label reads, where they are."""
+        if isinstance(reads, pa.Table):
+            return read_labels(positions, reads, self._window_s)
+        from mudkit.pipeline.labels import label_reads  # loads Spark
+
+        return label_reads(positions, reads, horizon_s=self._window_s)
+
+    def _artefact(self, table: str, recommended: Recommendation, devices: int) -> tuple[Artefact, str]:
+        """Return the recommended policy up to the age that was seen, or the devices' own; and why."""
+        choice = recommended.chosen
+        last_day = self._stale_on_last_day(recommended)
+        limit, is_kept = words.percent(self._max_stale), False
+        if isinstance(choice.policy, Always):
+            why = f"No policy answers enough with at most {limit} of the reads answered stale."
+        elif last_day is not None and last_day.low > self._max_stale:
+            low, high = words.percent(last_day.low), words.percent(last_day.high)
+            why = f"On the last day {low} to {high} of the reads would be answered stale; {limit} may be."
+        else:
+            fresh, stale = words.percent(choice.fresh_share), words.percent(choice.stale_share)
+            why = f"It answers {fresh} of the reads fresh, and {stale} stale, where it was not chosen."
+            is_kept = True
         manifest: dict[str, Any] = {
             "learnt from": f"{recommended.count:,} reads of {devices:,} devices",
             "stale": f"at most {self._max_stale:g}, below a completeness of {self._completeness:g}",
-            "chosen": recommended.chosen.family if is_kept else "own policy",
+            "chosen": choice.family if is_kept else "own policy",
         }
         if not is_kept:
-            return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest, table=table)
-        return export_policy(policy, 1, manifest=manifest).up_to_age(self._window_s).of_table(table)
+            return Artefact.create("read", 1, [], [[0]], [OWN], manifest=manifest, table=table), why
+        policy = export_policy(choice.policy, 1, manifest=manifest)
+        return policy.up_to_age(self._window_s).of_table(table), why
 
-    def _holds_on_last_day(self, recommended: Recommendation) -> bool:
-        """Return whether the stale answers of the last day are compatible with the limit."""
+    def _stale_on_last_day(self, recommended: Recommendation) -> Interval | None:
+        """Return the share of stale answers on the last day; None: too few reads to say."""
         is_last = recommended.day == recommended.day.max()
         reads, stale = int(recommended.reads[is_last].sum()), int(recommended.chosen.stale[is_last].sum())
-        return reads < _MIN_READS or intervals.share(stale, reads).low <= self._max_stale
-
-    def _reads(self, rows: pa.Table) -> pa.Table:
-        """Return reported reads of areas as those of a trace; of equal ones in one moment, one."""
-        columns = {name: rows[name] for name in ("device", "ts", "lat", "lon", "box_km")}
-        count = len(rows)
-        columns |= {
-            "window_s": pc.fill_null(rows["window_s"], self._window_s),
-            "origin": pa.array(["recorded"] * count, pa.string()),
-        }
-        fields = [field for field in READS if field.name != "read_id"]
-        reads = with_read_ids(
-            pa.table(columns).select([field.name for field in fields]).cast(pa.schema(fields))
-        )
-        _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
-        return reads.take(pa.array(np.sort(first)))
-
-
-def _count_devices(rows: pa.Table) -> int:
-    """Return the number of different devices of some rows."""
-    return int(pc.count_distinct(rows["device"]).as_py())
-
-
-def _most_read(reads: pa.Table) -> pa.Table:
-    """Return the reads of the query that is read most; of several, the first by its text."""
-    repeated = reads.filter(pc.is_valid(reads["query"]))
-    counted = Counter(repeated["query"].to_pylist())
-    if not counted:
-        return repeated
-    query = min(counted, key=lambda text: (-counted[text], text))
-    return repeated.filter(pc.equal(repeated["query"], query))
-
-
-def _everywhere(rows: pa.Table) -> pa.Table:
-    """Return rows with an area that has all places, and with some place."""
-    columns = {name: rows[name] for name in rows.column_names}
-    columns |= {name: pc.fill_null(rows[name], 0.0) for name in ("lat", "lon")}
-    columns["box_km"] = pa.array(np.full(len(rows), _ALL_KM))
-    return pa.table(columns)
-
-
-def _positions(written: pa.Table) -> pa.Table:
-    """Return the positions of a trace that were written."""
-    columns = {name: written[name] for name in ("device", "ts", "lat", "lon")}
-    return pa.table(columns | {"speed_mps": pa.nulls(len(written), pa.float64())}).cast(POSITIONS)
+        return None if reads < _MIN_READS else intervals.share(stale, reads)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mudkit.pipeline.executors import spread
     from mudkit.pipeline.jobs import JobReport, run_job
     from mudkit.pipeline.labels import label_reads, label_writes
+    from mudkit.pipeline.mining import Mined, mine
     from mudkit.pipeline.outputs import Files, Table, write
+    from mudkit.pipeline.patterns import Pattern
     from mudkit.pipeline.streaming import aggregate_stream, event_stream
     from mudkit.pipeline.tables import column, read
 else:
@@ -23,7 +25,9 @@ __all__ = [
     "Files",
     "IngestReport",
     "JobReport",
+    "Mined",
     "OpenTrace",
+    "Pattern",
     "Table",
     "aggregate_stream",
     "cells",
@@ -34,6 +38,7 @@ __all__ = [
     "join",
     "label_reads",
     "label_writes",
+    "mine",
     "open_trace",
     "progress",
     "propagation",

@@ -239,6 +239,25 @@ class Predicate:
             return self.form.evaluate(self.constants, tables, *self.arguments(record, scopes))
         return self.form.evaluate(self.constants, tables, record, *self.language.others)
 
+    def evaluator(
+        self, *, tables: Mapping[str, Any] | None = None, **scopes: Mapping[str, Any]
+    ) -> Callable[[dict[str, Any]], bool | None]:
+        """Return a function that evaluates for one record, for many records with the same other scopes.
+
+        Parameters
+        ----------
+        tables, **scopes
+            As for a call.
+
+        Raises
+        ------
+        PredicateError
+            As for a call; the function raises what concerns its record.
+        """
+        _, *others = self.arguments({}, scopes)
+        evaluate, constants = self.form.evaluate, self.constants
+        return lambda record: evaluate(constants, tables, record, *others)
+
     def arguments(self, record: Mapping[str, Any], scopes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return ``record`` and the data of the other scopes, in the language's order; ``{}`` if missing.
 
@@ -367,7 +386,11 @@ class Predicate:
         return self.form is other.form and self.constants == other.constants
 
     def __hash__(self) -> int:
-        return hash(self.signature)
+        # Of the constants, too: queries of one shape are keys of large dictionaries and caches.
+        try:
+            return hash((self.form.signature, self.constants))
+        except TypeError:  # a struct of a writer's data is not hashable
+            return hash(self.form.signature)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Predicate.restore, (self.text, self.constants, self.language)

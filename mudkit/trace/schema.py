@@ -357,10 +357,10 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
     device = reads["device"].combine_chunks().dictionary_encode()
     names = device_ids(device.dictionary.to_pylist() or [""]).view(np.uint64)
     state = names[device.indices.to_numpy(zero_copy_only=False)]
-    state = _mix(state ^ epoch_us(reads["ts"]).view(np.uint64))
+    state = mix_bits(state ^ epoch_us(reads["ts"]).view(np.uint64))
     for name in ("lat", "lon", "box_km", "window_s"):
         values = np.asarray(reads[name].to_numpy(), dtype=np.float64) + 0.0  # -0.0 becomes 0.0
-        state = _mix(state ^ values.view(np.uint64))
+        state = mix_bits(state ^ values.view(np.uint64))
     return state.view(np.int64)
 
 
@@ -379,6 +379,15 @@ def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
     return np.asarray(of[names.indices.fill_null(len(names.dictionary)).to_numpy()], dtype=np.int64)
 
 
+def device_order(names: Sequence[str], seed: int) -> NDArray[np.int64]:
+    """Return a random number of each device, by its name and a seed; the same on every machine.
+
+    The devices with the smallest numbers are a sample, which does not depend on what is known of them.
+    """
+    mixed = device_ids(names).view(np.uint64) ^ mix_bits(np.array([seed % 2**64], dtype=np.uint64))
+    return (mix_bits(mixed) >> np.uint64(1)).view(np.int64)
+
+
 def with_read_ids(reads: pa.Table) -> pa.Table:
     """Prepend ``read_id`` to a table that has the other columns of :data:`READS`."""
     columns = {name: reads[name] for name in READS.names if name != "read_id"}
@@ -393,7 +402,7 @@ def _text_hash(text: str) -> int:
     return value
 
 
-def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Mix 64 bits by the finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mudkit.worlds.crew import Crew, SyncEngine
     from mudkit.worlds.inboxes import Inboxes, InboxesRun
     from mudkit.worlds.journal import Journal
+    from mudkit.worlds.learning_loop import LearningDays, LearningDaysRun
     from mudkit.worlds.matching import (
         MATCHING_METHODS,
         PAPER_CURVE,
@@ -56,6 +57,8 @@ __all__ = [
     "Inboxes",
     "InboxesRun",
     "Journal",
+    "LearningDays",
+    "LearningDaysRun",
     "MatchingLoad",
     "NewsReader",
     "PhoneApps",

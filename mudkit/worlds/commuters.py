@@ -33,6 +33,7 @@ from mudkit.systems.mud import (
     Client,
     Cloud,
     Later,
+    Learner,
     NearAndRecent,
     ReadPolicy,
     ShippedPolicy,
@@ -150,10 +151,11 @@ class Drive:
         start: str,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
+        learner: Learner | None = None,
     ) -> None:
         self._plan = plan
         self.lab = lab = Lab(seed, start=start, record_messages=False, record_exposure=False)
-        self.cloud = Cloud(lab)
+        self.cloud = Cloud(lab, learner=learner)
         self.devices = lab.fleet(
             plan.cars,
             mobility="commute",
@@ -171,6 +173,7 @@ class Drive:
                 token=lab.token(device.name, APP, hours=hours),
                 read_policy=read_policy,
                 write_policy=write_policy,
+                reports_usage=learner is not None,
             )
             for device in self.devices
         ]
@@ -190,6 +193,10 @@ class Drive:
                 lab.world.schedule_call(t_us, self._ask, row)
         self._every_us = round(plan.every_s * US_PER_S)
         lab.world.schedule_call((begun_us // self._every_us + 1) * self._every_us, self._report)
+
+    def change_reports(self, when: DriveTime) -> None:
+        """Change when cars report, from now on."""
+        self._plan = replace(self._plan, report_when=when)
 
     def _report(self, _: Any) -> None:
         """Write the place of every car that reports."""

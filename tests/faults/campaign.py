@@ -57,6 +57,9 @@ def run_many(seeds: range, processes: int) -> int:
         print(f"did not occur: {row!r} with {column!r}")
     for row in table.unknown():
         print(f"has no row: {row!r}")
+    print(
+        f"longest time from the death of a master to the answer to a write: {result.longest_take_over_s:.1f} s"
+    )
     print(f"{result.runs:,} runs, {len(result.problems)} with problems, {time.monotonic() - start_s:.0f} s")
     if result.problems:
         print("seeds with problems:", *sorted(result.problems))

@@ -10,11 +10,13 @@ import pytest
 from mudkit.systems.mud.device import registrations
 from mudkit.systems.mud.servers import processor
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.verify.campaign import campaign
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
 from mudkit.verify.campaign.faults import COLUMNS, TRIALS
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all, play_some
+from mudkit.verify.campaign.stores import MAX_TAKE_OVER_S, STANDBY_STEPS
 
 REPLAY = "python tests/faults/campaign.py --seed {}"
 
@@ -70,6 +72,14 @@ def test_campaign_finds_digests_that_are_not_compared(monkeypatch):
 
     monkeypatch.setattr(processor, "recall_delivered", ignore)
     assert "notified" in str(play(DIGEST_SEED).broken)
+
+
+def test_runs_with_standbys_violate_no_guarantee(scaled, monkeypatch):
+    monkeypatch.setattr(campaign, "STANDBYS_WEIGHTS", (0, 1, 1))
+    runs = play_some(range(3000, 3000 + scaled(150, 6)))
+    assert runs.problems == {}
+    assert all(runs.counts[step] for step in (*STANDBY_STEPS, "take-overs, judged"))
+    assert 5.0 < runs.longest_take_over_s < MAX_TAKE_OVER_S
 
 
 def test_table_counts_retransmissions(result):

@@ -191,6 +191,7 @@ def set_up_mud() -> Setup:
         mud_operations.ListPending: (bob, mud_operations.ListPending()),
         mud_operations.ListHeld: (ann, mud_operations.ListHeld("news", {})),
         mud_operations.Ship: (cloud, mud_operations.Ship("news", policy.document, None)),
+        mud_operations.ShipLearnt: (cloud, mud_operations.ShipLearnt([("news", policy.document)])),
         mud_operations.Move: (
             SimpleNamespace(installed=cloud._installed_naming),
             mud_operations.Move("news", 0, cloud.processors[1]),

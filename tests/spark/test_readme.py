@@ -74,6 +74,10 @@ OUTCOMES = {
     "mud-8": "shown[-2:] == [('remove', 'c5', None), ('upsert', 'a17', {'title': 'A17'})]",
     "mud-9": "issubclass(Careful, Utility)",
     "mud-10": "sources[0] == sources[2] == {'remote'} and sources[5] == sources[6] == {'local'}",
+    "mud-11": (
+        "shown == ([(\"place = 'canteen'\", \"place = 'cashier'\", 1.0)], 1)"
+        " and [one.kind for one in mined.verdicts if one.ships] == ['prefetch']"
+    ),
     "predicates-1": "shown == ['ann']",
     "radiator-1": "printed.count('car-1') == 4 and set(shown['receiver']) == {'phone-00000'}",
     "reports-1": "shown['version'] == 1",
@@ -88,7 +92,7 @@ OUTCOMES = {
     "engineer-1": "'noon?' in printed",
 }
 """Conditions on the names of a code block, its printed text, and the value of its last line."""
-ON_SPARK = {"cluster-1", "scoreboard-1", "streams-1", "traces-1", "traces-2"}
+ON_SPARK = {"cluster-1", "mud-11", "scoreboard-1", "streams-1", "traces-1", "traces-2"}
 """Code blocks with many jobs of Spark, which take turns."""
 
 

@@ -201,6 +201,15 @@ RANGES: dict[str, dict[str, Any]] = {
         "missing_cost_j": (0.0, 2000.0),
         "seed": SEED,
     },
+    "14_learning_loop": {
+        "cars": (3, 4),
+        "days": (2, 4),
+        "changes_on": (2, 5),
+        "reads_per_day": (4.0, 24.0),
+        "max_stale": (0.0, 0.5),
+        "stale_cost": (0.5, 16.0),
+        "seed": SEED,
+    },
 }
 """Range or some of the values of each parameter of a chapter. Sizes are small."""
 

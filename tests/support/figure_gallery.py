@@ -344,6 +344,21 @@ def _fleet() -> figures.Fleet:
     return figures.Fleet.from_tables(table, down)
 
 
+def _days(learnt: str) -> pd.DataFrame:
+    """Return a week whose policy is learnt after the first day, and changes after the fourth."""
+    draw, own = random(), learnt == "own rule"
+    return pd.DataFrame(
+        {
+            "day": range(1, 8),
+            "reports": ["while driving"] * 3 + ["at any time"] * 4,
+            "policy_in_use": ["own rule", *[learnt] * 3, *["own rule" if own else "distance and age"] * 3],
+            "sent_share": draw.uniform(0.8, 0.95, 7) if own else [0.85, *draw.uniform(0.4, 0.7, 6)],
+            "stale_share": draw.uniform(0.0, 0.04, 7) if own else [0.0, 0.05, 0.05, 0.3, 0.1, 0.04, 0.05],
+            "radio_j": draw.uniform(6_000, 7_000, 7),
+        }
+    )
+
+
 def _server_load() -> pd.DataFrame:
     """Return an hour of two servers, one of which is flooded for ten minutes."""
     start = pd.date_range("2010-03-01T13:00", periods=60, freq="min", tz="UTC")
@@ -425,6 +440,11 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _shares(["always ask", "15 minutes", "never ask"]), title="Sent and stale", max_stale_share=0.3,
     ),
     "server_load": lambda: figures.server_load(_server_load()),
+    "learning_days": lambda: figures.learning_days(
+        {"own rule": _days("own rule"), "the cloud learns": _days("age")},
+        max_stale_share=0.15,
+        title="A week of a cloud that learns",
+    ),
     "growth": lambda: figures.growth(_growth(), title="Time to find the readers of a record", x="subscriptions", y="ms", by="way"),
     "histogram": lambda: figures.histogram(
         pd.DataFrame({"from_s": [0, 1, 2, 4, 8], "to_s": [1, 2, 4, 8, 16], "reads": [3, 40, 77, 20, 1]}),

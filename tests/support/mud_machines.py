@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud.messages.parts import PORT
+from mudkit.systems.mud.messages.holdings import digest_of
+from mudkit.systems.mud.messages.parts import PORT, Row
+from mudkit.systems.mud.messages.servers import FollowLog
+from mudkit.systems.mud.servers.holders import Holders
 from mudkit.systems.mud.servers.notifications import NotificationServer
+from mudkit.systems.mud.tables.replica import TableReplica
+from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import as_wire
 
 _READ_FIELDS = {"predicate": None, "keys": None, "reader": {}, "aggregate": None, "latest": False}
@@ -49,6 +56,23 @@ _DEFAULT_REQUESTS = {
 def ports(address="here", store=None, has_listener=None):
     given = {} if has_listener is None else {"has_listener": has_listener}
     return Ports(store or MemoryStore(), lambda n: bytes(n), address, **given)
+
+
+def choose_for(processor, through):
+    """Return the fields of a log that has all up to a position that a processor of several holds."""
+    log = processor._log
+    if log.holding is None:
+        return {}
+    return {"after": max(log.lsn, 0), "through": through, "holding": digest_of(log.holding)}
+
+
+def answer_request(processor, request, lsn, tables, rows=()):
+    """Send a processor the rows that it has requested, of those of some tables; return what it sends."""
+    follow = msgspec.convert(request, FollowLog)
+    copy = TableReplica()
+    copy.load(lsn, msgspec.convert(tables, list[Table]), msgspec.convert(list(rows), list[tuple[str, Row]]))
+    state = as_wire(Holders(copy, has_several=True).build_state("processor", follow, {}).message)
+    return handle_event(processor, state.pop("kind"), "master", **state)
 
 
 def build_request(identity="1", client="jane/news", token=None, **what):

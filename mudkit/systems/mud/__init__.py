@@ -24,7 +24,8 @@ gateway (those of several apps in an ``AppsBatch``), which follows the tables in
 From there the same request goes in a ``Routed``, with its route and its verified sender: a read or write
 through the processor of its partition to a replica or the back end, one about a continuous read to the
 processors, one about a table to the back end; the answer returns to the gateway and the client. The back end
-sends its log to followers (``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream
+sends its log to followers (``Log``, ``LogAck``), to each of several processors what concerns its partitions.
+A change for a reader goes as ``Tell`` on a numbered stream
 from processor to notification server, and on another one to the device, whose address is known from the
 ``Hello`` of its service.
 

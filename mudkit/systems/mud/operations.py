@@ -177,6 +177,12 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
     to: Sequence[str] | None
 
 
+class ShipLearnt(Struct, frozen=True, tag_field="operation", tag="ship learnt"):
+    """Operation: ship what was learnt of several apps, ``app, document``, where it decides otherwise."""
+
+    policies: Sequence[tuple[str, Fields]]
+
+
 class Move(Struct, frozen=True, tag_field="operation", tag="move"):
     """Operation: have a partition of a table served by the processor at an address (Mobius 4.2)."""
 

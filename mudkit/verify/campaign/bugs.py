@@ -11,83 +11,52 @@ Gateways have no queue whose order matters: each write of a record names the one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 
-from msgspec import UNSET
-from msgspec.structs import replace
-
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.stream import Incoming, StreamItem
-from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import CancelTimer, Effect, Send, SetTimer
+from mudkit.delivery.stream import Incoming
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
-from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device import cache, fair_shares, joined_reads, joined_writes
-from mudkit.systems.mud.device.attachment import Attach, SessionState
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
-from mudkit.systems.mud.device.connection import (
-    RETRY,
-    Connection,
-    PendingAsk,
-    Writing,
-    error_in,
-)
+from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.fair_shares import FairShares
-from mudkit.systems.mud.device.greeting import GREET, HEARTBEAT, HELLO, Greeting
-from mudkit.systems.mud.device.local import Local, PendingWrite
+from mudkit.systems.mud.device.greeting import Greeting
+from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.own_reads import OwnReads
 from mudkit.systems.mud.device.own_tables import OwnTables
 from mudkit.systems.mud.device.own_writes import OwnWrites
 from mudkit.systems.mud.device.read_notices import ReadNotices
 from mudkit.systems.mud.device.read_order import ReadOrder
 from mudkit.systems.mud.device.read_path import ReadPath
-from mudkit.systems.mud.device.read_records import OwnRecord, ReadRecords
-from mudkit.systems.mud.device.read_states import StartedRead
+from mudkit.systems.mud.device.read_records import ReadRecords
 from mudkit.systems.mud.device.registrations import Registrations
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.device.shared_reads import SharedReads
 from mudkit.systems.mud.device.store_budget import StoreBudget
-from mudkit.systems.mud.device.write_outcomes import WriteOutcomes, _Decided
+from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.messages.notifications import Notification
-from mudkit.systems.mud.messages.parts import Row, decode_error
-from mudkit.systems.mud.messages.requests import (
-    Ask,
-    AskBatch,
-    Request,
-    RequestRefused,
-    UpdateDataRequest,
-    WriteOutcome,
-    WriteRequest,
-    WriteResult,
-)
-from mudkit.systems.mud.messages.servers import Route, Routed, RowEntry
-from mudkit.systems.mud.operations import Write
-from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers import backend, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
-from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.leases import Leases
+from mudkit.systems.mud.servers.log_follower import LogFollower
+from mudkit.systems.mud.servers.matching import Matching
 from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.ranges import Ranges
-from mudkit.systems.mud.servers.stream_sender import StreamSender
+from mudkit.systems.mud.servers.store_server import _RecordingStore
 from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables import replica as copy
-from mudkit.systems.mud.tables import write_rules
-from mudkit.systems.mud.tables.table import Table
-from mudkit.tokens import Claims
+from mudkit.verify.campaign import replacements
 from mudkit.verify.campaign.judge import play
 
 _MAX_CHARACTERS: Final = 400
-_COUNT: Final = count()
 
 
 @dataclass(frozen=True)
@@ -150,286 +119,6 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
     return None
 
 
-# -- replacements
-
-_suspect = Ranges.suspect
-_fail, _write, _start = WriteOutcomes.fail, WritePath.write, RetransmitTimer.start
-_scope = backend._results_key
-_register, _replace_reader_data, _match = (
-    Registrations.request,
-    Processor._replace_reader_data,
-    Matching.match,
-)
-_build_request, _receive_outcome = WriteRequests.build_request, WriteOutcomes.receive
-_check_may_write = write_rules.check_may_write
-_base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
-_attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
-_begin_live = Registrations.begin_live
-_follow_own = ReadRecords.follow_own
-_write_at_store, _apply_writes = BackEnd._write, BackEnd._apply_writes
-_match_rows = Processor._match
-_send_tell = Processor._send_tell
-_offer, _settle = FairShares.offer, FairShares.settle
-_build_own_row, _wipe = OwnTables._build_row, MemoryStore.wipe
-_look_up = joined_reads._Tables.look_up
-
-
-def _keep_conflict(
-    self: WriteOutcomes, now_us: int, write: PendingWrite, error: MudkitError, row: Row | None
-) -> Sequence[Effect]:
-    """Answer a write with its conflict, and keep it as pending all the same."""
-    if not isinstance(error, Conflict):
-        return _fail(self, now_us, write, error, row)
-    ask = PendingAsk("", Writing(write.seq))  # its caller has the error: not sent again
-    self._requests._asks[write.seq] = ask
-    return self._complete_calls([_Decided(write, None if row is None else row.ver)], error)
-
-
-def _send_at_once(
-    self: WritePath, now_us: int, op_id: int, call: Write, context: Mapping[str, Any]
-) -> Sequence[Effect]:
-    """Send a blind write although another one of its record is in flight."""
-    effects = _write(self, now_us, op_id, call, context)
-    if call.type == "blind":
-        self._requests.check_again(self._local.writes[self._local.writes.last_seq])
-    return [*effects, *self._requests.advance(now_us)]
-
-
-def _suspect_no_processor(self: Ranges, now_us: int, server: str) -> Sequence[Effect]:
-    return () if server in self.serving_processors else _suspect(self, now_us, server)
-
-
-def _choose_first_replica(self: Processor, identity: str, route: Route) -> str:
-    """Choose the first replica for all reads, and for their repetitions."""
-    return self._master.address if route.is_latest or not self._replicas else self._replicas[0]
-
-
-def _follow_nothing(self: WriteRequests, seq: int) -> WriteRequest:
-    """Build the request of a write without the one that it follows."""
-    return replace(_build_request(self, seq), follows=UNSET)
-
-
-def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any]:
-    """Accept an item of a stream whatever its number: late copies and gaps, too."""
-    self.last_seq = item.seq
-    return (item.body,)
-
-
-def _emit_at_once(self: ReadNotices, read: StartedRead, notice: Any) -> Sequence[Effect]:
-    """Emit a notification although its listener may have no callback."""
-    return self.pass_on(read, notice)
-
-
-def _register_once(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
-    """Send no registration of a read that is sent already, although its answer may be lost."""
-    return () if read.stored.handle in self._requests else _register(self, now_us, read)
-
-
-def _notify_everyone(
-    self: Matching, row: Row, table: Table
-) -> tuple[list[ReadKey], dict[ReadKey, MudkitError]]:
-    """Match a version as if it were visible to every reader."""
-    return _match(self, replace(row, predicate=None), table)
-
-
-def _accept_any_data(
-    self: Processor, now_us: int, routed: Routed[Request], update: UpdateDataRequest
-) -> Sequence[Effect]:
-    """Replace a reader's data also by older ones."""
-    reading = self._reads.get((routed.verified.endpoint, update.handle))
-    if reading is not None:
-        reading.data_seq = -1
-    return _replace_reader_data(self, now_us, routed, update)
-
-
-def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
-    """Postpone the deadlines of all requests at each transmission."""
-    effects = _start(self, now_us, key, size_bytes)
-    if self.name != RETRY:
-        return effects
-    self._set_us = now_us + 10_000_000
-    for item in self._in_flight.values():
-        item.due_us = self._set_us
-    return (SetTimer(RETRY, 10_000_000),)
-
-
-def _greet_for_each(self: Greeting, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
-    """Send a hello for each app that attaches, although the device has a session."""
-    return *_attach(self, now_us, app, attachment), SetTimer(GREET, 0)
-
-
-def _register_all(self: ContinuousReads, now_us: int, state: SessionState) -> Sequence[Effect]:
-    """Register all reads again at each session, although it is the same one."""
-    self._registrations.session = None
-    return _receive_session(self, now_us, state)
-
-
-def _end_for_all(self: Greeting, now_us: int, app: str, attachment: Attach) -> Sequence[Effect]:
-    """End the hellos and heartbeats of a device when one of its apps needs none any more."""
-    effects = _attach(self, now_us, app, attachment)
-    if attachment.is_notified:
-        return effects
-    return [*effects, *self._timer.settle(now_us, HELLO), CancelTimer(HEARTBEAT)]
-
-
-def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
-    """Wait as long for an answer over a slow link as over a fast one."""
-    _start(self, now_us, key, size_bytes)
-    self._in_flight[key].due_us = self._set_us = now_us + 1_000_000
-    return (SetTimer(self.name, 1_000_000),)
-
-
-def _wait_as_for_a_lost_client(
-    self: NotificationServer, now_us: int, sender: StreamSender[Notification]
-) -> bool:
-    """Treat a client whose items wait as late, although it is reached."""
-    return sender.age_us(now_us) > self._max_wait_us
-
-
-def _discard_without_token(
-    self: WriteOutcomes, now_us: int, seq: int, answer: WriteOutcome | RequestRefused
-) -> Sequence[Effect]:
-    """Discard a write that waits for a valid token."""
-    error = error_in(answer)
-    if error is None or error.kind != TokenExpired.__name__:
-        return _receive_outcome(self, now_us, seq, answer)
-    self._requests.settle(seq)
-    return _fail(self, now_us, self._local.writes[seq], decode_error(error), None)
-
-
-def _notify_synced_early(self: Registrations, now_us: int, read: StartedRead) -> Sequence[Effect]:
-    """Notify of the first state as soon as the read is registered."""
-    read.synced |= {*read.generations}
-    return _begin_live(self, now_us, read)
-
-
-def _keep_pending(
-    self: ReadRecords, key: str, pending: OwnRecord | None, committed: OwnRecord | None = None
-) -> list[Change]:
-    """Show a record as pending for as long as no processor tells of it."""
-    return _follow_own(self, key, pending or self._pending.get(key), committed)
-
-
-def _send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
-    """Send a change of a window without the one that comes with it."""
-    return _send_tell(self, now_us, read_key, **{**body, "also": UNSET})
-
-
-def _absorb_what_was_sent(self: WritePath, write: PendingWrite, before: PendingWrite) -> bool:
-    """Absorb a pending write although it may have been sent."""
-    return not self._order.is_between(before, write)
-
-
-def _check_writes_only(*given: Any) -> None:
-    """Judge no delete, whose record is None."""
-    if given[3] is not None:
-        _check_may_write(*given)
-
-
-def _apply_out_of_order(
-    write: WriteRequest, results: Mapping[str, WriteResult], first: int
-) -> WriteRequest | None:
-    """Apply a write although the one that it follows is not decided."""
-    return _base_on_followed(write, results, first) or write
-
-
-def _apply_changes_again(
-    self: BackEnd, now_us: int, routed: Routed[Request], write: WriteRequest
-) -> Sequence[Effect]:
-    """Apply changes at each arrival, as if each were of another write."""
-    if write.changes is not UNSET:
-        write = replace(write, number=write.number + (next(_COUNT) + 1 << 32))
-    return _write_at_store(self, now_us, routed, write)
-
-
-def _apply_until_refused(
-    self: BackEnd, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
-) -> list[WriteResult]:
-    """Apply the parts of a batch one by one, up to the first that is refused."""
-    results: list[WriteResult] = []
-    for place, write in enumerate(writes):
-        results += _apply_writes(self, now_us, [write], claims)
-        if results[-1].ver is UNSET and len(writes) > 1:
-            return [replace(results[-1], place=place)] * len(writes)
-    return results
-
-
-def _match_parts_alone(self: Processor, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
-    """Send each part of a batch to its readers in a message of its own."""
-    return [effect for entry in entries for effect in _match_rows(self, now_us, [entry])]
-
-
-def _send_one_by_one(
-    self: Connection,
-    now_us: int,
-    asks: Iterable[PendingAsk],
-    build: Callable[[PendingAsk], WriteRequest],
-) -> Sequence[Effect]:
-    """Send each write in a message of its own."""
-    return [effect for ask in asks for effect in _send_writes(self, now_us, [ask], build)]
-
-
-def _send_all_at_once(self: DeviceService, app: str, messages: Sequence[Ask | AskBatch]) -> Sequence[Effect]:
-    """Send the writes of an app without those of the others."""
-    return [Send(self._current_gateway(), message) for message in messages]
-
-
-def _offer_in_one_queue(
-    self: FairShares, now_us: int, app: str, message: Ask | AskBatch
-) -> list[Ask | AskBatch]:
-    """Admit the messages of all apps by one share, in the order in which they came."""
-    return _offer(self, now_us, "all", message)
-
-
-def _offer_without_renewal(
-    self: FairShares, now_us: int, app: str, message: Ask | AskBatch
-) -> list[Ask | AskBatch]:
-    """Count a message from its first transmission on only, although it is sent again."""
-    before = [(sent, sent.sent_us) for queue in self._queues.values() for sent in queue.sent]
-    taken = _offer(self, now_us, app, message)
-    for sent, sent_us in before:
-        sent.sent_us = sent_us
-    return taken
-
-
-def _settle_in_one_queue(self: FairShares, now_us: int, app: str, identity: str) -> list[Ask | AskBatch]:
-    """Remove an answered request from the share of all apps."""
-    return _settle(self, now_us, "all", identity)
-
-
-def _keep_in_memory(self: OwnTables, table: Table, row: Row) -> None:
-    """Commit a version in a table on the device without storing it."""
-    self._apply(RowEntry(row.lsn, table.name, row))
-
-
-def _commit_row_at_once(self: OwnTables, now_us: int, table: Table, *given: Any) -> Row:
-    """Commit each part of a batch on the device before the next one is checked."""
-    row = _build_own_row(self, now_us, table, *given)
-    self._put_row(table, row)
-    return row
-
-
-def _build_row_unconditionally(
-    self: OwnTables, now_us: int, table: Table, operation: Write, *given: Any
-) -> Row:
-    """Build the version that a write makes, whatever version it must replace."""
-    return _build_own_row(self, now_us, table, replace(operation, version=None), *given)
-
-
-def _wipe_all_but_own_tables(self: MemoryStore) -> None:
-    """Empty a store, and keep the tables on the device."""
-    kept = list(self.items("own "))
-    _wipe(self)
-    for key, value in kept:
-        self.put(key, value)
-    self.commit()
-
-
-def _look_up_on_the_device(self: Any, name: str, key: Any) -> Any:
-    """Return a record of a table on the device only."""
-    return _look_up(self, name, key) if name in iter(self._own) else None
-
-
 BUGS: Final = (
     Bug(
         "a dropped last-seen version",
@@ -440,7 +129,10 @@ BUGS: Final = (
     Bug(
         "an unordered gateway queue",
         "writes of one record overtake each other",
-        ((WritePath, "write", _send_at_once), (WriteRequests, "build_request", _follow_nothing)),
+        (
+            (WritePath, "write", replacements.send_at_once),
+            (WriteRequests, "build_request", replacements.follow_nothing),
+        ),
         seed=1,
     ),
     Bug(
@@ -452,7 +144,7 @@ BUGS: Final = (
     Bug(
         "a conflict that keeps the pending write",
         "uncommitted reads still return a refused write",
-        ((WriteOutcomes, "fail", _keep_conflict),),
+        ((WriteOutcomes, "fail", replacements.keep_conflict),),
     ),
     Bug(
         "a read in order that does not wait for writes",
@@ -480,14 +172,14 @@ BUGS: Final = (
     Bug(
         "a stream that accepts items in any order",
         "notifications are duplicated or missed",
-        ((Incoming, "take", _accept_any_item),),
+        ((Incoming, "take", replacements.accept_any_item),),
         in_histories=False,
         seed=6,
     ),
     Bug(
         "a new session without repeated registrations",
         "continuous reads end silently when a notification server has lost them",
-        ((Registrations, "request", _register_once),),
+        ((Registrations, "request", replacements.register_once),),
         in_histories=False,
     ),
     Bug(
@@ -500,20 +192,20 @@ BUGS: Final = (
     Bug(
         "reader data that is valid because it arrived last",
         "a reader is notified of a record that its latest data hides",
-        ((Processor, "_replace_reader_data", _accept_any_data),),
+        ((Processor, "_replace_reader_data", replacements.accept_any_data),),
         in_histories=False,
         seed=266,
     ),
     Bug(
         "a timer that traffic postpones",
         "lost messages are not retransmitted while there is other traffic",
-        ((RetransmitTimer, "start", _postpone_all),),
+        ((RetransmitTimer, "start", replacements.postpone_all),),
         in_histories=False,
     ),
     Bug(
         "a wiped device that keeps its identity",
         "its writes are answered with results of earlier ones",
-        ((backend, "_results_key", lambda incarnation, writer: _scope("the same", writer)),),
+        ((backend, "_results_key", replacements.name_the_same_results),),
         in_histories=False,
         seed=2,
     ),
@@ -527,7 +219,7 @@ BUGS: Final = (
     Bug(
         "writes that are discarded with their token",
         "a write that must wait for a new token is lost",
-        ((WriteOutcomes, "receive", _discard_without_token),),
+        ((WriteOutcomes, "receive", replacements.discard_without_token),),
         in_histories=False,
         seed=2,
     ),
@@ -541,14 +233,14 @@ BUGS: Final = (
     Bug(
         "changes that everyone is notified of",
         "writer predicates are not evaluated on writes",
-        ((Matching, "match", _notify_everyone),),
+        ((Matching, "match", replacements.notify_everyone),),
         in_histories=False,
         seed=5,
     ),
     Bug(
         "changes that do not wait for an application",
         "an application that was started again misses changes of its continuous reads",
-        ((ReadNotices, "emit", _emit_at_once),),
+        ((ReadNotices, "emit", replacements.emit_at_once),),
         in_histories=False,
         seed=24,
     ),
@@ -575,7 +267,7 @@ BUGS: Final = (
     Bug(
         "versions that begin again",
         "a record has versions again that it had before its tombstone was collected",
-        ((backend, "_collected_key", lambda name: f"collected {next(_COUNT)}"),),
+        ((backend, "_collected_key", replacements.name_another_position),),
         in_histories=False,
         seed=46,
     ),
@@ -613,48 +305,51 @@ BUGS: Final = (
     Bug(
         "an app that ends the heartbeats of its device",
         "continuous reads of an app end silently with those of another one",
-        ((Greeting, "attach", _end_for_all),),
+        ((Greeting, "attach", replacements.end_for_all),),
         in_histories=False,
-        seed=36,
+        seed=51,
     ),
     Bug(
         "a timeout that does not adapt to the link",
         "requests over a slow link are sent many times",
-        ((RetransmitTimer, "start", _wait_1_s),),
+        ((RetransmitTimer, "start", replacements.wait_1_s),),
         in_histories=False,
         seed=12,
     ),
     Bug(
         "a registration of all continuous reads for each of them",
         "messages grow with the square of the number of continuous reads",
-        ((Greeting, "attach", _greet_for_each), (ContinuousReads, "receive_session", _register_all)),
+        (
+            (Greeting, "attach", replacements.greet_for_each),
+            (ContinuousReads, "receive_session", replacements.register_all),
+        ),
         in_histories=False,
         seed=23,
     ),
     Bug(
         "a session that ends although its client is reached",
         "over a slow link, sessions end before their registrations are sent, one after another",
-        ((NotificationServer, "_is_late", _wait_as_for_a_lost_client),),
+        ((NotificationServer, "_is_late", replacements.wait_as_for_a_lost_client),),
         in_histories=False,
         seed=2559,
     ),
     Bug(
         "a write that absorbs one that was sent",
         "a write has the version of an earlier one, and is lost",
-        ((WritePath, "_can_absorb", _absorb_what_was_sent),),
+        ((WritePath, "_can_absorb", replacements.absorb_what_was_sent),),
         in_histories=False,
     ),
     Bug(
         "a chain that is applied in any order",
         "a write of a record overtakes an earlier one that the network has lost",
-        ((backend, "_base_on_followed", _apply_out_of_order),),
+        ((backend, "_base_on_followed", replacements.apply_out_of_order),),
         in_histories=False,
         seed=5,
     ),
     Bug(
         "increments that are applied at each arrival",
         "an increment that was sent again counts twice",
-        ((BackEnd, "_write", _apply_changes_again),),
+        ((BackEnd, "_write", replacements.apply_changes_again),),
         in_histories=False,
         seed=42,
     ),
@@ -667,27 +362,27 @@ BUGS: Final = (
     Bug(
         "a batch whose parts are decided one by one",
         "a batch is stored in part, as a part of it is refused",
-        ((BackEnd, "_apply_writes", _apply_until_refused),),
+        ((BackEnd, "_apply_writes", replacements.apply_until_refused),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "a batch that is told part by part",
         "a continuous read shows a part of a batch",
-        ((Processor, "_match", _match_parts_alone),),
+        ((Processor, "_match", replacements.match_parts_alone),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "a message for each write",
         "writes that have waited for a network leave one by one",
-        ((Connection, "send_writes", _send_one_by_one),),
+        ((Connection, "send_writes", replacements.send_one_by_one),),
         in_histories=False,
     ),
     Bug(
         "a message for each app",
         "writes of several apps that have waited for a network leave one after another",
-        ((DeviceService, "_send_all", _send_all_at_once),),
+        ((DeviceService, "_send_all", replacements.send_all_at_once),),
         in_histories=False,
         seed=13,
     ),
@@ -722,28 +417,31 @@ BUGS: Final = (
     Bug(
         "a share of the link that retransmissions leave",
         "requests of an app that are sent again for longer than a minute are not in its share",
-        ((FairShares, "offer", _offer_without_renewal),),
+        ((FairShares, "offer", replacements.offer_without_renewal),),
         in_histories=False,
         seed=14,
     ),
     Bug(
         "a share of the link for all apps",
         "requests of an app wait behind those of another app that floods",
-        ((FairShares, "offer", _offer_in_one_queue), (FairShares, "settle", _settle_in_one_queue)),
+        (
+            (FairShares, "offer", replacements.offer_in_one_queue),
+            (FairShares, "settle", replacements.settle_in_one_queue),
+        ),
         in_histories=False,
         seed=5,
     ),
     Bug(
         "a table on the device that is in memory",
         "what an app has written on its device is gone after a kill",
-        ((OwnTables, "_put_row", _keep_in_memory),),
+        ((OwnTables, "_put_row", replacements.keep_in_memory),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "a table on the device that stays when it is wiped",
         "what an app has written on a device is there after its wipe",
-        ((MemoryStore, "wipe", _wipe_all_but_own_tables),),
+        ((MemoryStore, "wipe", replacements.wipe_all_but_own_tables),),
         in_histories=False,
         seed=75,
     ),
@@ -757,14 +455,14 @@ BUGS: Final = (
     Bug(
         "a batch on the device whose parts are committed one by one",
         "a table on the device has a part of a batch, as a part of it is refused",
-        ((OwnTables, "_build_row", _commit_row_at_once),),
+        ((OwnTables, "_build_row", replacements.commit_row_at_once),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "conditional writes on the device that always succeed",
         "a write replaces another version on the device than it names",
-        ((OwnTables, "_build_row", _build_row_unconditionally),),
+        ((OwnTables, "_build_row", replacements.build_row_unconditionally),),
         in_histories=False,
         seed=3,
     ),
@@ -778,7 +476,7 @@ BUGS: Final = (
     Bug(
         "a lookup that finds nothing in the cloud",
         "records on the device are not joined with those of the cloud",
-        ((joined_reads._Tables, "look_up", _look_up_on_the_device),),
+        ((joined_reads._Tables, "look_up", replacements.look_up_on_the_device),),
         in_histories=False,
         seed=3,
     ),
@@ -798,7 +496,7 @@ BUGS: Final = (
     Bug(
         "a rule that does not concern deletes",
         "everybody deletes what a rule keeps for its owner",
-        ((backend, "check_may_write", _check_writes_only),),
+        ((backend, "check_may_write", replacements.check_writes_only),),
         in_histories=False,
     ),
     Bug(
@@ -812,7 +510,7 @@ BUGS: Final = (
         "a device does not show its own writes without a network",
         ((CachedAnswer, "is_pending", property(lambda cached: False)),),
         in_histories=False,
-        seed=8,
+        seed=11,
     ),
     Bug(
         "own writes that are shown once they are committed",
@@ -824,7 +522,7 @@ BUGS: Final = (
     Bug(
         "pending records that stay when the store has decided",
         "an application shows as pending what was refused or lost",
-        ((ReadRecords, "follow_own", _keep_pending),),
+        ((ReadRecords, "follow_own", replacements.keep_pending),),
         in_histories=False,
         seed=17,
     ),
@@ -852,14 +550,14 @@ BUGS: Final = (
     Bug(
         "a first state that is told too early",
         "an application draws its first screen without records that exist",
-        ((Registrations, "begin_live", _notify_synced_early),),
+        ((Registrations, "begin_live", replacements.notify_synced_early),),
         in_histories=False,
         seed=16,
     ),
     Bug(
         "a window that pulls nothing in",
         "a record that leaves a window leaves it short",
-        ((Processor, "_send_tell", _send_one_change),),
+        ((Processor, "_send_tell", replacements.send_one_change),),
         in_histories=False,
         seed=9,
     ),
@@ -887,7 +585,7 @@ BUGS: Final = (
     Bug(
         "a dead processor that keeps its partitions",
         "requests about them are not answered any more",
-        ((Ranges, "suspect", _suspect_no_processor),),
+        ((Ranges, "suspect", replacements.suspect_no_processor),),
         in_histories=False,
         seed=2,
     ),
@@ -897,6 +595,20 @@ BUGS: Final = (
         ((Processor, "_follow_assignments", lambda self, now_us, was_serving: ()),),
         in_histories=False,
         seed=514,
+    ),
+    Bug(
+        "a processor that keeps the rows of what was moved away",
+        "it has rows that it need not have, and they grow old",
+        ((copy.TableReplica, "discard_rows_besides", lambda self, holding: None),),
+        in_histories=False,
+        seed=266,
+    ),
+    Bug(
+        "a processor that misses what was written before a partition moved to it",
+        "it follows the entries of the partition, but does not request its rows",
+        ((LogFollower, "_has_all_rows", lambda self: True),),
+        in_histories=False,
+        seed=165,
     ),
     Bug(
         "a creation that is answered before the gateways know it",
@@ -921,9 +633,23 @@ BUGS: Final = (
     Bug(
         "a read that always goes to the same replica",
         "a read is not answered while its replica is down with the back end",
-        ((Processor, "_choose_address", _choose_first_replica),),
+        ((Processor, "_choose_address", replacements.choose_first_replica),),
         in_histories=False,
         seed=155,
+    ),
+    Bug(
+        "a write that is acknowledged before the standbys have it",
+        "a write that was acknowledged is lost with the master",
+        ((Leases, "keep", replacements.keep_for_nobody),),
+        in_histories=False,
+        seed=294,
+    ),
+    Bug(
+        "results of writes that are not copied",
+        "a write that the former master has carried out is carried out again by the next one",
+        ((_RecordingStore, "take_change", replacements.take_change_without_results),),
+        in_histories=False,
+        seed=145,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

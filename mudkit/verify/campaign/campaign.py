@@ -26,6 +26,13 @@ from mudkit.verify.campaign.faults import KINDS, NAMES, PARTITIONS, TRIALS, Faul
 from mudkit.verify.campaign.guarded import GUARDED_STEPS, Guarded
 from mudkit.verify.campaign.neighbours import DELAYS, FLOODS, OUTAGE, STEPS, Neighbours
 from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests, WriteAnswer
+from mudkit.verify.campaign.stores import (
+    STANDBY_STEPS,
+    STANDBYS,
+    STANDBYS_WEIGHTS,
+    StandbyFaults,
+    Stores,
+)
 from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, COUNTS, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
@@ -72,6 +79,8 @@ class Campaign:
         self.cells: Cells = Cells()
         network = ObservedNetwork(self.lab, self._record_transition)
         lag_s = draw.choice([0.0, 0.5, 5.0, 60.0])
+        self._standbys = Random(f"standbys of run {seed}")
+        """A separate stream for standbys and their faults, so that they leave other runs as they are."""
         self.cloud = Cloud(
             network,
             replicas=draw.randint(0, 3),
@@ -82,6 +91,7 @@ class Campaign:
             max_waiting=draw.choice([3, 1000]),
             max_wait_s=draw.choice([10.0, 60.0, 3600.0]),
             keep_deleted_s=KEEP_DELETED_S,
+            standbys=self._standbys.choices(STANDBYS, STANDBYS_WEIGHTS)[0],
         )
         self.minutes = draw.choices(MINUTES, [2, 1])[0]
         self.expires_us: dict[str, float] = {}
@@ -183,7 +193,7 @@ class Campaign:
         """A separate stream for starts of applications, so that they leave runs without them as they are."""
         self._increments = Random(f"increments of {seed}")
         """A separate stream for increments, so that they leave runs without them as they are."""
-        self._is_counting = self._increments.random() < 0.2
+        self._is_counting = self._increments.random() < 0.2 or bool(self.cloud.standbys)
         self._windows = Random(f"windows of run {seed}")
         """A separate stream for windows, so that they leave runs without them as they are."""
         self._ranges = Random(f"ranges of run {seed}")
@@ -204,7 +214,18 @@ class Campaign:
         """Policies listed by each client at the end."""
         self.probe: dict[str, list[Any]] = {}
         """Values that a read and a continuous read of each client found of :data:`PROBE`."""
-        self._watch_log()
+        self.stores = Stores(self.lab, self.cloud, self.work.log, self.faults.in_effect)
+        self.standby_faults = StandbyFaults(
+            self.lab,
+            self.cloud,
+            self.stores,
+            self.faults,
+            self.work,
+            sorted(self._undelayed),
+            self._is_well,
+            self.has_expired,
+            self._standbys,
+        )
         self._watch_kills()
 
     def _client(self, name: str) -> Client:
@@ -248,18 +269,6 @@ class Campaign:
         """Count a transition of a machine, together with the faults in effect."""
         self.cells[transition, self.faults.in_effect()] += 1
 
-    def _watch_log(self) -> None:
-        """Copy each entry that the back end puts into its log."""
-        process, log = self.lab.world.at_address[self.cloud.back_end], self.work.log
-
-        def put(key: str, value: Any) -> None:
-            if key.startswith("log "):
-                # an entry that was rolled back is put again, or remains beyond the end
-                entry = as_wire(value)
-                log[entry["lsn"]] = entry
-
-        process.store.at_put = put
-
     def _record_write(self, name: str, key: str, value: Any) -> None:
         """Record what a pending write replaces and is based on, when a device stores it."""
         if not isinstance(value, PendingWrite):
@@ -279,6 +288,7 @@ class Campaign:
         world, before = self.lab.world, self.lab.world.on_incident
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
+            self.stores.record_incident(host.name, incident)
             if incident == "killed" and host.name in self.clients:
                 # The other programs of the device may end while this one handles an event.
                 process, *_ = host.processes
@@ -385,7 +395,7 @@ class Campaign:
         if self.drafts.is_used:
             self.drafts.end()
             self.counts["drafts"] += 1
-        if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
+        if self.stores.rolled_back_us is not None:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
         self.policies = {name: client.policies().result() for name, client in self.clients.items()}
@@ -403,8 +413,7 @@ class Campaign:
         for name in able:
             self.clients[name].read(MAIN, latest=True)
         lab.run(minutes=5)
-        store = lab.world.at_address[self.cloud.back_end].store
-        rows = [as_wire(row) for _, row in store.items(f"row\n{MAIN}\n")]
+        rows = [as_wire(row) for _, row in self.stores.store.items(f"row\n{MAIN}\n")]
         live = {row["key"] for row in rows if row["data"] is not None}
         kept = [row["key"] for row in rows if row["data"] is None]
         self.returned += [f"tombstones of {kept} are kept"] if kept else []
@@ -522,6 +531,7 @@ class Campaign:
         plan += [(self._ranges.randint(0, end_us), "range") for _ in range(many)]
         plan += [*self.neighbours.plan(end_us), *self.guarded.plan(end_us), *self.batches.plan(end_us)]
         plan += [*self.drafts.plan(end_us), *self.away.plan(end_us), *self.creations.plan(end_us)]
+        plan += self.standby_faults.plan(end_us)
         if is_long:
             plan.append((away_us, "away"))
             if pair != ("none", "none"):  # the generator acts seldom: it must meet a device that is given up
@@ -569,6 +579,8 @@ class Campaign:
             self.drafts.act(step)
         elif step == AWAY_STEP:
             self.away.act()
+        elif step in STANDBY_STEPS:
+            self.standby_faults.act(step)
         elif step == CREATION_STEP:
             self.creations.act()
         elif step in STEPS or step in (OUTAGE, DELAYS, FLOODS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ _TAKES_SHARE: Final = 0.4
 """Share of the changes of address in which a device takes the address of another one."""
 _TAKES_MINUTES: Final = (0.05, 1.0, 10.0)
 """Times for which that one is cut off, so that its server does not know its next address, in minutes."""
-_DEAD_MINUTES: Final = (1.0, 5.0, 30.0, None, None)
+DEAD_MINUTES: Final = (1.0, 5.0, 30.0, None, None)
 """Times for which a server is killed that is to be replaced, in minutes; None: for ever."""
 _READS_S: Final = 10.0
 """Time that many registrations take."""
@@ -113,7 +113,7 @@ class FaultInjector:
         self._copies = Random(self._restarts.random())
         """A separate stream for copies of messages and choices of backups."""
         servers = {
-            "store": [cloud.back_end],
+            "store": [cloud.back_end, *cloud.standbys],
             "replica": cloud.replicas,
             "gateway": cloud.gateways,
             "processor": cloud.processors,
@@ -215,7 +215,7 @@ class FaultInjector:
             self._kill_now(self._naming)
         else:
             installed = {self._naming: self._naming_as_installed}
-            self._restore_from(self._naming, self._names.choice([installed, *self._backups]))
+            self.restore_from(self._naming, self._names.choice([installed, *self._backups]))
             self._begin(NAMING_RESTORED, 0.0)
 
     def inject_partitions(self, kind: str, table: str) -> None:
@@ -240,7 +240,12 @@ class FaultInjector:
         hosts = self._hosts[role]
         if len(hosts) < 2 or not self._dead.isdisjoint(hosts):
             return
-        host, minutes = draw.choice(hosts), draw.choice(_DEAD_MINUTES)
+        self.kill_to_be_replaced(draw.choice(hosts), column, draw.choice(DEAD_MINUTES))
+
+    def kill_to_be_replaced(self, host: str, column: str, minutes: float | None) -> bool:
+        """Kill a host for some minutes, None: for ever; return False if it is killed so already."""
+        if self.is_dead(host):
+            return False
         self._dead.add(host)
         self._end_kill(host)
         self._faults.kill(host)
@@ -253,6 +258,7 @@ class FaultInjector:
                 self._faults.restart(host)
 
             self._world.schedule_action(self._world.now_us + round(minutes * 60e6), restart)
+        return True
 
     def begin_rogue(self, device: str, make: Make, minutes: float) -> None:
         """Install another machine on a device, in place of an earlier one, for some minutes."""
@@ -410,11 +416,11 @@ class FaultInjector:
         if kind == "store" and self._copies.random() < _AGAIN_SHARE:
             newest = self._backups[-1]
             again_us = self._world.now_us + round(self._copies.uniform(0.0, _AGAIN_S) * 1e6)
-            self._world.schedule_action(again_us, lambda _: self._restore_from(host, newest))
-        self._restore_from(host, self._copies.choice(self._backups))
+            self._world.schedule_action(again_us, lambda _: self.restore_from(host, newest))
+        self.restore_from(host, self._copies.choice(self._backups))
         return host if kind == "device" else None
 
-    def _restore_from(self, host: str, backup: dict[str, Backup]) -> None:
+    def restore_from(self, host: str, backup: Mapping[str, Backup]) -> None:
         """Restore a host from its part of a backup, unless it is dead."""
         if self.is_dead(host):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from math import inf
@@ -17,15 +17,23 @@ from mudkit.systems.mud.messages.parts import PORT
 from mudkit.systems.mud.tables.records import value_hash
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
+from mudkit.verify.campaign.holdings import list_wrong_rows
 from mudkit.verify.campaign.neighbours import THIEF
 from mudkit.verify.campaign.observers import WriteAnswer
+from mudkit.verify.campaign.read_problems import (
+    is_match,
+    is_shown_to,
+    list_first_state_problems,
+    list_shown_problems,
+    list_watch_problems,
+    list_window_problems,
+)
 from mudkit.verify.campaign.work import (
     AGGREGATE,
     COUNTS,
     MAIN,
     MAX_AGE_S,
     SIDE,
-    ReaderData,
     Watch,
     WriteRecord,
     error_of,
@@ -68,6 +76,7 @@ class Judgement:
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
         self.counts = campaign.faults.counts + campaign.trials.counts + campaign.counts + campaign.away.counts
+        self.counts += campaign.standby_faults.counts
         """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
@@ -76,7 +85,7 @@ class Judgement:
         self.illegal: list[Verdict] = []
         """Verdicts on histories that violate a guarantee of the read types."""
         log = campaign.work.log
-        last = campaign.lab.world.at_address[campaign.cloud.back_end].store.get("lsn")
+        last = campaign.stores.store.get("lsn")
         entries = [log[lsn] for lsn in sorted(log) if lsn <= last and log[lsn]["op"] == "row"]
         rows = [entry["row"] for entry in entries if entry["name"] == MAIN]
         self._tables: dict[str, int] = {}
@@ -131,13 +140,16 @@ class Judgement:
             "an app's reads do not end with those of another app of its device": self._judge_missed,
             "a replica answers while the back end is down": self._judge_away,
             "a table exists as soon as its creation is answered": self._judge_creations,
+            "a master that dies is replaced by a store that has all": self._judge_take_overs,
+            "a processor has the rows of its partitions, and no others": self._judge_holdings,
         }
-        since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
+        since_us = campaign.stores.rolled_back_us
         if since_us is not None:
             kept = (
                 self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials,
                 self._judge_together, self._judge_left_behind, self._judge_seen, self._judge_stores,
                 self._judge_shares, self._judge_drafts, self._judge_drafts_sent,
+                self._judge_take_overs, self._judge_holdings,
             )  # fmt: skip
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
@@ -287,6 +299,11 @@ class Judgement:
                 value = entry["row"]["data"]["v"]
                 self._tables[value] = numbers[entry["name"]]
                 self._predicates[value] = entry["row"]["predicate"]
+
+    def _judge_holdings(self) -> None:
+        """Add a problem for each row that a processor lacks, or holds without need."""
+        campaign = self.campaign
+        self.problems += list_wrong_rows(campaign.cloud, campaign.lab.world, campaign.stores.master)
 
     def _judge_dropped(self) -> None:
         """Add a problem for each message of the cloud or its clients that was dropped as invalid."""
@@ -603,8 +620,7 @@ class Judgement:
     def _judge_increments(self) -> None:
         """Add a problem unless the sum has each acknowledged amount once, and others only if unanswered."""
         campaign = self.campaign
-        store = campaign.lab.world.at_address[campaign.cloud.back_end].store
-        rows = [as_wire(row) for _, row in store.items(f"row\n{COUNTS}\n")]
+        rows = [as_wire(row) for _, row in campaign.stores.store.items(f"row\n{COUNTS}\n")]
         total = rows[0]["data"]["n"] if rows else 0
         amounts: dict[str, int] = {"ok": 0, "open": 0, "failed": 0}
         for by, operation in campaign.work.increments:
@@ -718,7 +734,7 @@ class Judgement:
             assert selection.limit is not None
             where = f"window {window.text!r}, {selection} of {window.client}"
             self._judge_order(window)
-            self.problems += _change_problems(window, rows, where)
+            self.problems += list_window_problems(window, rows, where)
             shown: dict[str, int] = {}
             for change in window.notified:
                 if isinstance(change, dict):
@@ -737,7 +753,7 @@ class Judgement:
             may_see = {
                 key: (row["data"], row["ver"])
                 for key, row in final.items()
-                if _is_match(window, row) and _is_shown_to(row, reader)
+                if is_match(window, row) and is_shown_to(row, reader)
             }
             expected = selection.cut(may_see)
             if shown != expected:
@@ -747,7 +763,7 @@ class Judgement:
         """Add a problem unless applications show what their devices have, and mark as pending what is."""
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
-                self.problems += _shown_problems(self.campaign, watch)
+                self.problems += list_shown_problems(self.campaign, watch)
 
     def _judge_collected(self) -> None:
         """Add the problems of collected tombstones."""
@@ -760,6 +776,10 @@ class Judgement:
     def _judge_away(self) -> None:
         """Add the reads that were not answered while the back end was down."""
         self.problems += self.campaign.away.problems
+
+    def _judge_take_overs(self) -> None:
+        """Add the masters that nobody has replaced in time, and those with an old copy."""
+        self.problems += self.campaign.stores.problems + self.campaign.standby_faults.problems
 
     def _judge_creations(self) -> None:
         """Add the reads of created tables that were refused because there is none."""
@@ -786,7 +806,8 @@ class Judgement:
 
         A version that becomes hidden or visible when the reader's data changes comes once more, as the other
         kind of change; in the table that is altered also with other columns than a device knew. After a
-        pending change, what was there before may follow.
+        pending change, what was there before may follow; if that is no record, since the table was dropped
+        before the read began, the versions of the next table.
         """
         last: dict[str, Change] = {}
         for place, change in enumerate(watch.notified):
@@ -797,6 +818,8 @@ class Judgement:
             before = last.get(change.key)
             if before is not None:
                 if place in watch.corrections and change.version <= before.version:
+                    if watch.table == SIDE and not change.version:
+                        del last[change.key]
                     continue
                 is_same = change.kind == before.kind and (
                     watch.table != SIDE or change.record == before.record
@@ -842,8 +865,8 @@ class Judgement:
         for watch in self.campaign.work.watches:
             if watch.table == MAIN:
                 self._judge_order(watch)
-                self.problems += _watch_problems(self.campaign, watch, rows)
-                self.problems += _first_state_problems(self.campaign, watch, rows)
+                self.problems += list_watch_problems(self.campaign, watch, rows)
+                self.problems += list_first_state_problems(self.campaign, watch, rows)
 
 
 def _previous(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any] | None]:
@@ -872,195 +895,6 @@ def _has_seen_latest(read: Any) -> bool:
     """
     source = read.result().source
     return bool(read.call.named_arguments["latest"]) and not (source and set(source.values()) == {"local"})
-
-
-def _is_match(watch: Watch, row: dict[str, Any]) -> bool:
-    """Return whether a version matches the predicate of a continuous read."""
-    predicate = Predicate(watch.text or "TRUE")
-    return row["data"] is not None and bool(predicate({**row["data"], "key": row["key"]}))
-
-
-def _is_shown_to(row: dict[str, Any], reader: ReaderData) -> bool:
-    """Return whether the writer of a version shows it to a reader with some data."""
-    writer = row["predicate"]
-    return writer is None or bool(Predicate.restore(**writer)({}, receiver=reader.data))
-
-
-def _change_problems(window: Watch, rows: list[dict[str, Any]], where: str) -> Iterator[str]:
-    """Yield the changes of a window that are not in the log, are hidden, or have other columns."""
-    assert window.selection is not None
-    at = {(row["key"], row["ver"]): row for row in rows}
-    for change, notified_us in zip(window.notified, window.notified_us, strict=True):
-        if isinstance(change, dict) or change.kind == "remove":
-            continue
-        row = at.get((change.key, change.version))
-        if row is None or row["data"] is None:
-            yield f"{where}: {change} is not in the log"
-            continue
-        readers = _possible_data(window, row["ts_us"], notified_us)
-        if not _is_match(window, row) or not any(_is_shown_to(row, reader) for reader in readers):
-            yield f"{where}: {change} is hidden by {row}"
-        if change.record != window.selection.columns_of(row["data"]):
-            yield f"{where}: {change} has other columns than {row}"
-
-
-def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield notifications that a continuous read lacks, or must not have, by the reader's latest data."""
-    where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    lost_us = watch.lost_us
-    if lost_us is not None and any(notified_us > lost_us for notified_us in watch.notified_us):
-        yield f"{where}: notified after its device was wiped at {lost_us} µs: {watch.notified}"
-    changes = [change for change in watch.notified if not isinstance(change, dict)]
-    is_ended = len(changes) != len(watch.notified)
-    if is_ended and watch.client not in campaign.expires_us:
-        yield (f"a continuous read was ended: {watch.notified}")
-        return
-    predicate = Predicate(watch.text or "TRUE")
-    at = {(row["key"], row["ver"]): row for row in rows}
-
-    def visibility(row: dict[str, Any], possible: Iterable[ReaderData]) -> set[bool]:
-        """Return whether a row matches and is visible, under each of some reader data."""
-        if row["data"] is None or not predicate({**row["data"], "key": row["key"]}):
-            return {False}
-        writer = row["predicate"]
-        if writer is None:
-            return {True}
-        return {bool(Predicate.restore(**writer)({}, receiver=reader.data)) for reader in possible}
-
-    last: dict[str, Any] = {}
-    for place, (change, notified_us) in enumerate(zip(changes, watch.notified_us, strict=False)):
-        before = last.get(change.key)
-        if place in watch.corrections and not change.version:  # there was no record, and there is none
-            last.pop(change.key, None)
-            continue
-        row = at.get((change.key, change.version))
-        last[change.key] = change
-        notified = f"{where}: notified of {change}"
-        if row is None:
-            yield (f"{notified}, which is not in the log")
-        elif change.kind == "upsert":
-            if True not in visibility(row, _possible_data(watch, row["ts_us"], notified_us)):
-                yield (f"{notified}, which the reader's data hides: {row}")
-            if change.record != row["data"]:
-                yield (f"{notified}, the log has {row}")
-        else:  # with the version that the device was told of before: a later one is hidden
-            is_known = before is not None and change.version <= before.version
-            later = (
-                [other for other in rows if other["key"] == change.key and other["lsn"] >= row["lsn"]]
-                if is_known or place in watch.corrections
-                else [row]
-            )
-            if all(
-                visibility(row, _possible_data(watch, row["ts_us"], notified_us)) == {True} for row in later
-            ):
-                yield (f"{notified}, and it is visible: {later}")
-    is_over = is_ended or not watch.is_on or watch.client in campaign.expires_us
-    reader = watch.reader_data[-1]
-    is_known = reader.operation is None or reader.operation.status == "ok"
-    if watch.operation.status != "ok" or is_over or not is_known:
-        return
-    since_us = 0 if reader.operation is None else reader.operation.responded_us
-    final = {row["key"]: row for row in rows}
-    pending = {write["key"] for write in campaign.pending[watch.client] if write["name"] == watch.table}
-    for key, row in final.items():
-        known, (is_visible,) = last.get(key), visibility(row, [reader])
-        if key in pending:
-            continue  # the own write is shown, or the record does not belong to the read by it
-        if row["ts_us"] <= since_us:
-            continue  # it depends on the time at which the data changed
-        if is_visible:
-            is_old = watch.sync is None or row["ts_us"] < round(watch.sync * 1e6)
-            if row["lsn"] <= watch.lsn and is_old and known is None:
-                continue
-            if known is None or known.version != row["ver"]:
-                yield (f"{where}: {key} is {row}, and the last notification was {known}")
-        elif known is not None and known.kind != "remove":
-            yield (f"{where}: {key} is hidden ({row}), and the last notification was {known}")
-
-
-def _shown_problems(campaign: Campaign, watch: Watch) -> Iterator[str]:
-    """Yield what an application shows at the end and its device does not, and what is wrongly pending.
-
-    An application that the cloud has ended or its device has lost shows nothing any more. What is pending is
-    not judged if it is not known whether the reader's last data were taken.
-    """
-    observed = campaign.clients[watch.client].installed.machine
-    is_over = not watch.is_on or watch.client in campaign.expires_us or watch.lost_us is not None
-    if is_over or watch.operation.status != "ok" or observed is None:
-        return
-    machine = observed.observed
-    where = f"continuous read {watch.text!r} of {watch.client}"
-    handle = int(watch.operation.result())
-    if not machine.continuous_reads.has_read(handle):
-        return
-    local, read = machine.local, machine.continuous_reads.read_of(handle)
-    shown = {
-        key: (change.version, change.record) for key, change in watch.shown.items() if change.kind == "upsert"
-    }
-    if not read.waiting and not read.stored.is_paused and shown != read.records.shown():
-        yield f"{where} shows {shown}, its device has {read.records.shown()}"
-    pending = {key for key, (version, _) in read.records.shown().items() if version is None}
-    for key in pending - set(local.pending_keys(MAIN)):
-        yield f"{where} shows {key} as pending, and no write of it is"
-    reader = watch.reader_data[-1]
-    if reader.operation is not None and reader.operation.status != "ok":  # lost with a kill, perhaps
-        return
-    for key in local.pending_keys(MAIN):
-        write = local.newest_write(MAIN, key)
-        row = {"key": key, "data": write.data, "predicate": write.predicate and as_wire(write.predicate)}
-        belongs = read.stored.has_begun and _is_match(watch, row) and _is_shown_to(row, reader)
-        if write.changes is None and belongs != (key in pending):
-            yield f"{where}: {write} belongs to it: {belongs}, shown as pending: {key in pending}"
-
-
-def _first_state_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the existing records of which a continuous read was notified too late for its first state.
-
-    They were there at the call, and stayed visible until then.
-    """
-    where = f"continuous read {watch.text!r} of {watch.client}, sync {watch.sync}"
-    is_over = not watch.is_on or any(isinstance(change, dict) for change in watch.notified)
-    if is_over or watch.sync is None or not watch.synced_us or watch.client in campaign.expires_us:
-        return
-    if len(watch.reader_data) > 1:
-        return
-    predicate, reader = Predicate(watch.text or "TRUE"), watch.reader_data[0].data
-    keys_own = {
-        write.key
-        for write in campaign.work.writes
-        if write.client == watch.client
-        and write.operation.invoked_us <= watch.synced_us[0]
-        and not 0 < (write.operation.responded_us or 0) < watch.operation.invoked_us
-    }
-    """Records of which the application may have been shown what it wrote itself."""
-    for key in {row["key"] for row in rows} - watch.keys_synced - keys_own:
-        of_key = [row for row in rows if row["key"] == key and row["ts_us"] <= watch.synced_us[0]]
-        before = [row for row in of_key if row["ts_us"] < watch.operation.invoked_us]
-        states = [*before[-1:], *of_key[len(before) :]] if before else []
-        if states and all(
-            row["data"] is not None
-            and row["ts_us"] >= round((watch.sync or 0.0) * 1e6)
-            and predicate({**row["data"], "key": key})
-            and (row["predicate"] is None or Predicate.restore(**row["predicate"])({}, receiver=reader))
-            for row in states
-        ):
-            yield (f"{where}: its first state was there before it was notified of {states}")
-
-
-def _possible_data(watch: Watch, committed_us: int, notified_us: int) -> Sequence[ReaderData]:
-    """Return the reader data that may have been valid when a record was matched.
-
-    The record was matched between its commit and the notification. Data sent after the notification is
-    excluded, and data that was replaced, with an answer, before the commit.
-    """
-    answered = [
-        number
-        for number, reader in enumerate(watch.reader_data)
-        if reader.operation is not None
-        and reader.operation.status == "ok"
-        and reader.operation.responded_us < committed_us
-    ]
-    return [reader for reader in watch.reader_data[max(answered, default=0) :] if reader.at_us <= notified_us]
 
 
 def play(seed: int) -> Judgement:

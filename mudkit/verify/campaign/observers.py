@@ -38,6 +38,7 @@ from mudkit.events import (
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.device.connection import MAX_BATCH_BYTES
 from mudkit.systems.mud.device.service import SEND
+from mudkit.systems.mud.servers import elections
 from mudkit.systems.mud.servers.partition_moves import MOVE
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.systems.mud.servers.table_followers import TABLES
@@ -561,16 +562,25 @@ class _GeneratorObserver:
             yield f"generator: {event.message['kind']}"
 
 
+_OF_ELECTIONS: Final = frozenset(
+    {"admit", "mastership", "mastership taken", "mastership?", "store alive", "suspect store"}
+)
+"""Kinds of messages to the naming machine that are about stores."""
+
+
 class _NamingObserver:
-    """Observer of the naming machine."""
+    """Observer of the naming machine, but for its elections; see :mod:`~mudkit.verify.campaign.stores`."""
 
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
         """Yield the names of a naming machine's transitions; see :meth:`_ClientObserver.names`."""
         kinds = [message["kind"] for message in _sent(effects)]
         if type(event) is LinkUp:
-            yield "naming: begins, and tells its assignments" if kinds else "naming: begins"
+            is_told = "assignments" in kinds
+            yield "naming: begins, and tells its assignments" if is_told else "naming: begins"
         elif type(event) is Call:
             yield "naming: move"
+        elif type(event) is TimerFired and event.name in (elections.PROBE, elections.TELL):
+            return
         elif type(event) is TimerFired and is_kept:
             yield "naming: replaces a server"
         elif type(event) is TimerFired and event.name == MOVE:
@@ -579,6 +589,8 @@ class _NamingObserver:
             yield "naming: probes again" if "probe" in kinds else "naming: tells again"
         elif type(event) is Received:
             kind = event.message["kind"]
+            if kind in _OF_ELECTIONS:
+                return
             if kind == "assignments":
                 yield "naming: learns later assignments" if is_kept else "naming: assignments, known"
             elif kind != "assignments?":

@@ -30,6 +30,8 @@ class Runs:
     writes: int = 0
     notified: int = 0
     """Changes of which continuous reads were notified."""
+    longest_take_over_s: float = 0.0
+    """Longest time from the death of a master to the answer to a write that was made then."""
 
     def add(self, other: Runs) -> None:
         """Add the results of other runs to these."""
@@ -40,6 +42,7 @@ class Runs:
         self.forks |= other.forks
         self.writes += other.writes
         self.notified += other.notified
+        self.longest_take_over_s = max(self.longest_take_over_s, other.longest_take_over_s)
 
 
 def play_some(seeds: Sequence[int]) -> Runs:
@@ -62,6 +65,7 @@ def play_some(seeds: Sequence[int]) -> Runs:
                 {} if fork is None else {seed: fork},
                 len(campaign.work.writes),
                 sum(len(watch.notified) for watch in campaign.work.watches),
+                max(campaign.standby_faults.take_overs_s, default=0.0),
             )
         )
     return total

@@ -43,6 +43,7 @@ MAIN_NUMBERS = {
     "sensitivity": ["as assumed", "window 4 h", "age, 20.0 %"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
     "server_load": ["120 messages did not fit into a queue"],
+    "learning_days": ["the cloud learns: 7 points", "limit of the learner", "distance and age"],
     "side_by_side": ["sent, %", "18 May"],
     "signals": ["12 a second: 50 points"],
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],

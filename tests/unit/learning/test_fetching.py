@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from mudkit.learning import Learner
-from mudkit.learning.fetching import build_examples, learn_prefetches
+from mudkit.learning.fetching import build_examples
 from mudkit.systems.mud.policies.artefact import OWN, PREFETCH_EVERY_S
 from mudkit.trace.schema import USAGE
+from mudkit.trace.usage import KNOWN_DEVICES, REPEATED_READS, Repeated, ReportedUsage, count_intervals
 
 DAY_US = 86_400_000_000
 START_US = 1_267_401_600_000_000
@@ -39,8 +40,15 @@ def build_usage(*, devices=10, days=7, hours=((12.1, MENU),), jitter_h=0.1, othe
     return pa.Table.from_pylist(sorted(rows, key=lambda one: one["ts"]), USAGE)
 
 
+def judge(usage, **more):
+    """Return the verdict on prefetches, of the only table."""
+    options = {"min_devices": 5, "min_hit_share": 0.5} | more
+    (verdict,) = [one for one in Learner(**options).judge(ReportedUsage(usage), 1) if one.kind == "prefetch"]
+    return verdict
+
+
 def learn(usage, **more):
-    return learn_prefetches(usage, "menus", **{"min_devices": 5, "min_hit_share": 0.5} | more)
+    return judge(usage, **more).artefact
 
 
 def fetches(artefact, query=MENU, *, weekday=2.0, last_h=12.1):
@@ -103,9 +111,11 @@ def test_query_of_one_device_is_not_named_beside_others():
 def test_intervals_by_hand():
     """Reads at 10:05 and 11:00 and a last report at 11:20: five quarters, of which one has a read."""
     times = [START_US + int(minutes * 60e6) for minutes in (605, 660)]
-    rows = [row("a", t_us, MENU) for t_us in times] + [row("a", START_US + int(680 * 60e6), None, "write")]
-    usage = pa.Table.from_pylist(rows, USAGE)
-    examples = build_examples(usage, usage.slice(0, 2), [MENU])
+    reads = pa.Table.from_pylist(
+        [{"device": "a", "query": 0, "t_us": t_us} for t_us in times], REPEATED_READS
+    )
+    last = {"device": "a", "t_us": START_US + int(680 * 60e6), "lat": None, "lon": None}
+    examples = build_examples(Repeated(reads, pa.Table.from_pylist([last], KNOWN_DEVICES)))
     hour = examples.features[:, 1].tolist()
     assert hour == [10.25, 10.5, 10.75, 11.0, 11.25]
     assert examples.is_read.tolist() == [False, False, False, True, False]
@@ -117,3 +127,39 @@ def test_learner_has_a_prefetch_policy_beside_others():
     learnt = {one.artefact.slot: one for one in Learner().learn(build_usage(), 1)}
     assert set(learnt) == {"prefetch of menus"}
     assert learnt["prefetch of menus"].app == "menus"
+
+
+def test_verdicts_say_why():
+    habit, nothing = judge(build_usage()), judge(build_usage(other_share=1.0))
+    assert habit.ships
+    assert "are read on other devices" in habit.why
+    assert not nothing.ships
+    assert nothing.artefact.root == OWN
+    few = judge(build_usage(devices=4))
+    assert (few.artefact, few.ships, few.why) == (None, False, "No query is read repeatedly by 5 devices.")
+
+
+def test_sample_of_devices_is_drawn_by_the_seed():
+    usage, (of,) = ReportedUsage(build_usage(devices=60)), ReportedUsage(build_usage(devices=60)).surveys(5)
+    every_us = 900_000_000
+    whole = usage.repeated(of, every_us, 1 << 40, 1)
+    first, again, other = (usage.repeated(of, every_us, 15_000, seed) for seed in (1, 1, 2))
+    assert len(whole.devices) == 60
+    assert (
+        len(first.devices) == len(other.devices) == 60 * 15_000 // count_intervals(*tables(whole), every_us)
+    )
+    assert first.devices.equals(again.devices)
+    assert not first.devices.equals(other.devices)
+    assert set(first.reads["device"].to_pylist()) == set(first.devices["device"].to_pylist())
+
+
+def tables(repeated):
+    return repeated.reads, repeated.devices
+
+
+def test_clock_that_was_never_set_hides_no_habit():
+    """A device first says that it is 1970: forty years of intervals without a read are not learnt from."""
+    wrong = pa.Table.from_pylist([row("phone-0", 0, MENU)], USAGE)
+    artefact = learn(pa.concat_tables([wrong, build_usage()]))
+    assert fetches(artefact) == [12.0]
+    assert artefact.document["manifest"] == learn(build_usage()).document["manifest"]

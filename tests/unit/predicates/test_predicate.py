@@ -61,6 +61,20 @@ def test_equality_pickling_and_repr() -> None:
     assert pickle.loads(pickle.dumps(Predicate("a > sender.x"))).unbound == ["sender.x"]
 
 
+def test_predicates_of_one_shape_have_different_hashes():
+    """Else a cache of a thousand of them compares each with all others."""
+    predicates = [Predicate(f"n > {number}") for number in range(100)]
+    predicates += [Predicate("n = sender.n").bind(sender={"n": number}) for number in range(100)]
+    assert len({*map(hash, predicates)}) > 190
+    assert hash(Predicate("n = 0.0")) == hash(Predicate("n = -0.0"))
+
+
+def test_predicate_with_a_struct_of_its_writer_is_hashable():
+    one, other = (Predicate("n = sender.at").bind(sender={"at": {"lat": 1.0}}) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
 @pytest.mark.process
 def test_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
     data = pickle.dumps(Predicate("a IN :l AND p = :p", l=[1, "x", None], p={"lat": 1, "lon": 2}))

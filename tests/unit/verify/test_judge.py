@@ -13,9 +13,14 @@ from mudkit.events import Received, Send
 from mudkit.systems.mud import Change
 from mudkit.verify.campaign.bugs import Catch
 from mudkit.verify.campaign.cells import Table
-from mudkit.verify.campaign.judge import Judgement, _first_state_problems, _shown_problems, _watch_problems
+from mudkit.verify.campaign.judge import Judgement
 from mudkit.verify.campaign.neighbours import STEPS, VAULT, Neighbours
 from mudkit.verify.campaign.observers import _GatewayObserver, _outcome, _ReplicaObserver
+from mudkit.verify.campaign.read_problems import (
+    list_first_state_problems,
+    list_shown_problems,
+    list_watch_problems,
+)
 from mudkit.verify.campaign.work import MAIN, SIDE, Burst, ReaderData, Watch
 
 
@@ -148,7 +153,7 @@ def test_first_state_must_have_the_records_that_were_visible_throughout(data, co
     readers = [ReaderData({"team": team}, 0) for team in data]
     watch = Watch("ann", MAIN, None, 0.0, readers, Answered(), synced_after=[0], synced_us=[9])
     row = {"key": "a", "ts_us": 1, "data": {"v": "1"}, "predicate": None}
-    problems = [*_first_state_problems(SimpleNamespace(expires_us={}, work=work()), watch, [row])]
+    problems = [*list_first_state_problems(SimpleNamespace(expires_us={}, work=work()), watch, [row])]
     assert len(problems) == count
 
 
@@ -177,14 +182,14 @@ def test_application_must_show_what_its_device_has_and_what_is_pending(pending, 
     if is_shown:
         watch.show(Change("upsert", "a", {"v": "1"}, None, is_new=True, is_pending=True), 5)
     campaign = make_applications(pending, {"a": (None, {"v": "1"})})
-    problems = [*_shown_problems(campaign, watch)]
+    problems = [*list_shown_problems(campaign, watch)]
     assert len(problems) == (words is not None)
     assert all(words in problem for problem in problems)
 
 
 def test_application_must_show_its_own_writes():
     watch = Watch("ann", MAIN, None, 0.0, [ReaderData({}, 0)], Answered(1))
-    (problem,) = _shown_problems(make_applications(["a"], {}), watch)
+    (problem,) = list_shown_problems(make_applications(["a"], {}), watch)
     assert "shown as pending: False" in problem
 
 
@@ -194,7 +199,7 @@ def test_last_version_must_be_notified_unless_an_own_write_is_before_it(pending,
     watch = Watch("ann", MAIN, "n = 1", 0.0, [ReaderData({}, 0)], Answered(1))
     row = {"key": "a", "ver": 2, "data": {"n": 1}, "predicate": None, "ts_us": 5, "lsn": 7}
     campaign = SimpleNamespace(expires_us={}, pending={"ann": pending})
-    assert len([*_watch_problems(campaign, watch, [row])]) == count
+    assert len([*list_watch_problems(campaign, watch, [row])]) == count
 
 
 def test_pending_change_is_followed_by_what_was_there_before():

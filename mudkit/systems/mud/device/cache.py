@@ -7,7 +7,7 @@ query of a continuous read, contains it and nothing of that was evicted since.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -128,11 +128,8 @@ class Cache:
         is_named = keys is not None
         is_all = is_named and asks_for_keys_only(query.predicate)
         try:
-            versions = {
-                key: version
-                for key, version in candidates.items()
-                if self.matches(query, version, is_named=is_named, is_all=is_all)
-            }
+            matches = self.matcher(query, is_named=is_named, is_all=is_all)
+            versions = {key: version for key, version in candidates.items() if matches(version)}
         except PredicateError:
             return None
         age_s, completeness, bias = _PENDING_AGE_US / 1e6, 1.0, 0.0
@@ -247,7 +244,8 @@ class Cache:
     def find_held(self, query: Query) -> dict[str, HeldRow] | None:
         """Return the held records that match a query; None: only the cloud can evaluate it."""
         try:
-            return {row.key: row for row in self._local.rows(query.table) if self.matches(query, row)}
+            matches = self.matcher(query)
+            return {row.key: row for row in self._local.rows(query.table) if matches(row)}
         except PredicateError:
             return None
 
@@ -265,6 +263,7 @@ class Cache:
         These are delivered ones that are not held, and lost ones of which the processors have yet to tell.
         """
         local, query, missing = self._local, followed.query, self._followed.missing_keys(followed)
+        matches = self.matcher(query)
 
         def passed_lsn(partition: int) -> int:
             """Return the position up to which all changes of a partition were sent; 0: unknown."""
@@ -275,7 +274,7 @@ class Cache:
             for key, lost in local.lost.of_table(query.table)
             if lost.lsn > passed_lsn(lost.partition)
             and key not in followed.delivered
-            and (lost.row is None or self.may_match(query, lost.row))
+            and (lost.row is None or may_match(matches, lost.row))
         ]
         counts = self._count_by_partition(query.table, missing)
         for partition, lsn in local.lost.forgotten_lsns(query.table).items():
@@ -309,38 +308,52 @@ class Cache:
             and not _names_reader(other.predicate)
         )
 
-    def may_match(self, query: Query, row: HeldRow) -> bool:
-        """Return whether a committed version may have been in an earlier answer of the cloud."""
-        try:
-            return self.matches(query, row)
-        except PredicateError:
-            return True
+    def matches(self, query: Query, version: Version) -> bool:
+        """Return whether a version matches a query and is visible to its reader; see :meth:`matcher`."""
+        return self.matcher(query)(version)
 
-    def matches(
-        self, query: Query, version: Version, *, is_named: bool = False, is_all: bool = False
-    ) -> bool:
-        """Return whether a version matches a query and is visible to its reader.
+    def matcher(
+        self, query: Query, *, is_named: bool = False, is_all: bool = False
+    ) -> Callable[[Version], bool]:
+        """Return a function that says whether a version matches a query and is visible to its reader.
 
         ``is_named``: its key is requested, so a deletion is an answer, too; ``is_all``: no other condition.
+        The function is for versions of now: the table and the token may change.
 
         Raises
         ------
         PredicateError
             The reader's predicate, or the writer's of a committed version, cannot be evaluated here.
         """
-        auth = self._access.auth
-        table = self._local.tables.get(query.table)
-        writer = version.predicate
-        if writer is not None:
-            if _needs_cloud(version):
-                raise PredicateError("Only the cloud can evaluate this writer predicate.", text=writer.text)
-            if not is_visible(version, query.reader, auth, table):
-                return False
-        if version.data is None:
-            return is_named
-        if is_all or query.predicate is None:
-            return True
-        return query.predicate(record_of(version, table), receiver=query.reader, auth=auth) is True
+        auth, table, reader = self._access.auth, self._local.tables.get(query.table), query.reader
+        predicate = None if is_all else query.predicate
+        holds = None if predicate is None else predicate.evaluator(receiver=reader, auth=auth)
+
+        def matches(version: Version) -> bool:
+            """Return whether a version matches and is visible."""
+            writer = version.predicate
+            if writer is not None:
+                if _needs_cloud(version):
+                    text = "Only the cloud can evaluate this writer predicate."
+                    raise PredicateError(text, text=writer.text)
+                if not is_visible(version, reader, auth, table):
+                    return False
+            if version.data is None:
+                return is_named
+            return holds is None or holds(record_of(version, table)) is True
+
+        return matches
+
+
+def may_match(matches: Callable[[Version], bool], row: HeldRow) -> bool:
+    """Return whether a committed version may have been in an earlier answer of the cloud.
+
+    ``matches`` is that of :meth:`Cache.matcher` for its query.
+    """
+    try:
+        return matches(row)
+    except PredicateError:
+        return True
 
 
 def _needs_cloud(version: Version) -> bool:

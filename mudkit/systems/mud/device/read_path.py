@@ -34,7 +34,7 @@ from mudkit.errors import MudkitError, NoNetwork, ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
 from mudkit.systems.mud.device.access import Access
-from mudkit.systems.mud.device.cache import Cache, CachedAnswer
+from mudkit.systems.mud.device.cache import Cache, CachedAnswer, may_match
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
@@ -508,14 +508,14 @@ class ReadPath:
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
         cuts = self._find_cuts(ask, parts)
-        is_cut = bool(cuts)
+        is_cut, matches = bool(cuts), self._cache.matcher(query)
         for row in list(self._local.rows(name)):
             partition = table.partition_of(row.key)
             if row.key in versions or partition not in partitions:
                 continue
             if (cut := cuts.get(partition)) is not None and not _precedes(row, table, cut):
                 continue
-            if row.data is None or self._cache.may_match(query, row):
+            if row.data is None or may_match(matches, row):
                 self._local.evict(name, row.key)  # it is deleted, hidden, or no longer matches
         losses = self._local.losses[name].copy()  # storing the new rows may evict some of them
         has_columns = pending.selection is not None and pending.selection.columns is not None
@@ -612,7 +612,7 @@ class ReadPath:
                     versions[key] = version  # other columns may be those that the query names
                     continue
             versions.pop(key, None)
-            if self._cache.matches(pending.query, version, is_named=is_named):
+            if self._cache.matcher(pending.query, is_named=is_named)(version):
                 versions[key] = version
 
     def _complete(

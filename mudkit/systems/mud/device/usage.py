@@ -18,17 +18,17 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from mudkit.events import Complete, Effect, Send, SetTimer
-from mudkit.predicates.areas import area_of
+from mudkit.predicates.areas import Area, area_of
 from mudkit.predicates.values import point
 from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.connection import Connection, Reporting
 from mudkit.systems.mud.messages.requests import Ask, AskBatch
-from mudkit.systems.mud.messages.usage import Source, UsageItem, UsageReport, UsedQuery
+from mudkit.systems.mud.messages.usage import Op, Source, UsageItem, UsageReport, UsedQuery
 from mudkit.systems.mud.operations import Read, Write
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import ReadResult
@@ -47,13 +47,16 @@ _MAX_WAITING: Final = 500
 _MAX_TEXTS: Final = 64
 """Maximum number of different queries whose repetition is noticed."""
 
+_Place: TypeAlias = tuple[float | None, float | None]
+"""Middle of a cell; Nones: unknown."""
+
 
 class _OpenRead(NamedTuple):
     """A read that is not answered."""
 
     asked_us: int
     query: UsedQuery
-    at: tuple[float | None, float | None]
+    at: _Place
 
 
 class Usage:
@@ -72,25 +75,17 @@ class Usage:
 
     def record_read(self, now_us: int, op_id: int, read: Read, context: Fields) -> None:
         """Note that the app has called a read."""
-        predicate = read.predicate
-        area, text = area_of(predicate), None
-        if area is None and predicate is not None:
-            key = read.table, predicate.text
+        area, text = area_of(read.predicate), None
+        if area is None and read.predicate is not None:
+            key = read.table, read.predicate.text
             times = self._texts.pop(key, 0) + 1
             self._texts[key] = times
             if len(self._texts) > _MAX_TEXTS:
                 del self._texts[next(iter(self._texts))]
-            text = predicate.text if times > 1 else None
+            text = read.predicate.text if times > 1 else None
         window_s = None if area is None else area.window_s(now_us / US_PER_S)
-        query = UsedQuery(
-            read.table,
-            "read",
-            text,
-            None if area is None else round(area.box_km, 3),
-            None if window_s is None else round(window_s, 1),
-        )
-        place = point(context.get("loc")) if area is None else (area.lat, area.lon)
-        self._open[op_id] = _OpenRead(now_us, query, self._cell(place))
+        used, at = self._build_query("read", read.table, area, text, window_s, context)
+        self._open[op_id] = _OpenRead(now_us, used, at)
 
     def record_write(self, now_us: int, write: Write, context: Fields) -> None:
         """Note that the app has called a write."""
@@ -102,9 +97,16 @@ class Usage:
         area, text = area_of(query.predicate), None
         if area is None and query.predicate is not None:
             text = query.predicate.text
-        place = point(context.get("loc")) if area is None else (area.lat, area.lon)
+        used, at = self._build_query("prefetch", query.table, area, text, None, context)
+        self._add(used, now_us, at, None)
+
+    def _build_query(
+        self, op: Op, table: str, area: Area | None, text: str | None, window_s: float | None, context: Fields
+    ) -> tuple[UsedQuery, _Place]:
+        """Return a query as it is reported, and the cell of its area, or of the device if it has none."""
         box_km = None if area is None else round(area.box_km, 3)
-        self._add(UsedQuery(query.table, "prefetch", text, box_km, None), now_us, self._cell(place), None)
+        used = UsedQuery(table, op, text, box_km, None if window_s is None else round(window_s, 1))
+        return used, self._cell(point(context.get("loc")) if area is None else (area.lat, area.lon))
 
     def observe(self, now_us: int, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Note the reads that effects complete; return these, and a report if one is due and may leave."""
@@ -147,7 +149,7 @@ class Usage:
         self,
         query: UsedQuery,
         t_us: int,
-        at: tuple[float | None, float | None],
+        at: _Place,
         answer: tuple[Source, float, int, float] | None,
     ) -> None:
         """Add an item; without room the first one is dropped."""
@@ -183,7 +185,7 @@ class Usage:
         self._waiting.clear()
         return UsageReport(self._connection.incarnation, list(queries), items)
 
-    def _cell(self, place: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    def _cell(self, place: tuple[float, float] | None) -> _Place:
         """Return the middle of the cell of a place; Nones: the place is unknown."""
         if place is None:
             return None, None

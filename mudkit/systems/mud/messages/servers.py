@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 from msgspec import UNSET, Struct, UnsetType, field
 
 from mudkit.delivery.session import Lineage
+from mudkit.systems.mud.messages.holdings import Holding
 from mudkit.systems.mud.messages.naming import Assignments
 from mudkit.systems.mud.messages.parts import EncodedError, Endpoint, Lsn, Row, check_consistent
 from mudkit.systems.mud.messages.requests import (
@@ -90,22 +91,28 @@ ReadOrWrite: TypeAlias = ReadRequest | WriteRequest
 class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
     """Follower to back end: request for the whole state; ``incarnation`` is the follower's.
 
-    A gateway follows the entries of tables only: its state has no rows.
+    A gateway follows the entries of tables only: its state has no rows. One of several processors requests
+    the rows of its ``holding``, but those that are in all ``formers``, if any, which it has: these were its
+    holdings, one after the other. It numbers such requests, behind its incarnation.
     """
 
     incarnation: Name = field(name="turn")
+    holding: Holding | UnsetType = UNSET
+    formers: list[Holding] | UnsetType = UNSET
 
 
 class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
     """Follower to back end: acknowledgement of the log up to an entry.
 
     ``log_incarnation`` is the last one that the follower knows; absent: the first. ``nonce`` asks for the
-    lineage of the log as it is now, and for the entries that the follower lacks; absent: no question.
+    lineage of the log as it is now, and for the entries that the follower lacks; absent: no question. One of
+    several processors says which rows it holds, whose entries it is sent.
     """
 
     lsn: Lsn
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     nonce: Name | UnsetType = UNSET
+    holding: Holding | UnsetType = UNSET
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
@@ -149,7 +156,20 @@ class CollectEntry(Struct, frozen=True, tag_field="op", tag="collect"):
     until_lsn: Count = field(name="until")
 
 
-LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry
+class LookupEntry(Struct, frozen=True, tag_field="op", tag="lookup"):
+    """Entry of the log: a writer predicate of the table ``name`` looks up records in ``looked_up``.
+
+    It is put before the first such version if there are several processors. Those that serve a partition of
+    ``name`` hold the other table whole from here on; ``rows`` are all that it has. Others are sent no rows.
+    """
+
+    lsn: Count
+    name: Name
+    looked_up: Name
+    rows: list[Row] = []
+
+
+LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry | CollectEntry | LookupEntry
 
 
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
@@ -159,9 +179,10 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer: if the
     follower knows this incarnation of the log, with all entries after the position ``after_lsn`` and up to
     ``through_lsn``, the last one at the answer. A gateway is sent those of tables, always with these two;
-    other followers are sent all entries, which have no gaps. Absent: it is no answer, or the follower is only
-    asked for its position. A follower other than a gateway that is before ``after_lsn``, and is sent no
-    entries, lacks some that were deleted, and requests the state.
+    one of several processors is sent those of its rows and of all tables, with these two, and with the digest
+    of the ``holding`` that they were chosen by; other followers are sent all entries, which have no gaps.
+    Absent: it is no answer, or the follower is only asked for its position. A follower other than a gateway
+    that is before ``after_lsn``, and is sent no entries, lacks some that were deleted: it requests the state.
     """
 
     entries: list[LogEntry]
@@ -169,6 +190,7 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     nonce: Name | UnsetType = UNSET
     after_lsn: Count | UnsetType = field(name="after", default=UNSET)
     through_lsn: Count | UnsetType = field(name="through", default=UNSET)
+    holding: Count | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         check_consistent((self.after_lsn is UNSET) is (self.through_lsn is UNSET))
@@ -177,7 +199,9 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
 class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`.
 
-    A gateway is sent no rows, and the tables also if it lacks more entries than the back end still has.
+    A gateway is sent no rows, and the tables also if it lacks more entries than the back end still has. One
+    of several processors is sent the rows that it has requested, with the digest of its holdings, and by
+    table the tables that writer predicates look up records in.
     """
 
     incarnation: str = field(name="turn")
@@ -185,6 +209,8 @@ class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     tables: list[Table]
     rows: list[tuple[Name, Row]]
     lineage: Lineage | UnsetType = UNSET
+    holding: Count | UnsetType = UNSET
+    lookups: dict[Name, list[Name]] | UnsetType = UNSET
 
 
 GATEWAY_FROM_BACK_END: Final = Accepts[
@@ -195,15 +221,17 @@ GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck | Assignments](Continu
 PROCESSOR_FROM_GATEWAY: Final = Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments](
     Routed[ReadOrWrite | ContinuousReadRequest], Assignments
 )
-PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
+PROCESSOR_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership | Assignments](
+    Log, TablesState, Mastership, Assignments
+)
 REPLICA_FROM_BACK_END: Final = Accepts[Log | TablesState | Mastership](Log, TablesState, Mastership)
 REPLICA_FROM_PROCESSOR: Final = Accepts[Routed[ReadRequest]](Routed[ReadRequest])
 GENERATOR_FROM_GATEWAY: Final = Accepts[Routed[UsageReport]](Routed[UsageReport])
 BACK_END_FROM_GATEWAY: Final = Accepts[Routed[AdministrationRequest] | FollowLog | LogAck](
     Routed[AdministrationRequest], FollowLog, LogAck
 )
-BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck](
-    Routed[ReadOrWrite], FollowLog, LogAck
+BACK_END_FROM_PROCESSOR: Final = Accepts[Routed[ReadOrWrite] | FollowLog | LogAck | Assignments](
+    Routed[ReadOrWrite], FollowLog, LogAck, Assignments
 )
 BACK_END_FROM_REPLICA: Final = Accepts[Routed[ReadRequest] | FollowLog | LogAck](
     Routed[ReadRequest], FollowLog, LogAck

@@ -25,6 +25,15 @@ class LearntPolicy(NamedTuple):
     artefact: Artefact
 
 
+class Learnt(Protocol):
+    """Policies that were learnt of one or several apps: the result of :func:`mudkit.pipeline.mine`."""
+
+    @property
+    def policies(self) -> Sequence[LearntPolicy]:
+        """The policies, at most one of an app, kind and table."""
+        ...
+
+
 class Learner(Protocol):
     """Learns policies from what devices have reported; :class:`mudkit.learning.Learner` is one."""
 

@@ -24,10 +24,11 @@ any event      tombstones are removed by an entry of the log, at most once a sev
 start          the log of a non-empty store continues with another incarnation in its lineage; clients and
                followers that know another one learn which of the entries that they know are lost. A wiped
                store does the same as soon as it receives an incarnation or an entry that it does not know
-LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged, and a
-               processor that acknowledges nothing is reported to the naming machine. One that was replaced
-               is not waited for until it is heard again; it requests the state if entries that it lacks
-               were deleted. Its
+LogAck         acknowledgement of a follower, with the rows that a processor follows: it is sent their entries
+               (:mod:`~mudkit.systems.mud.servers.holders`), and the assignments if it follows others than
+               these give it. Entries are retransmitted until they are acknowledged, and a processor that
+               acknowledges nothing is reported to the naming machine. One that was replaced is not waited for
+               until it is heard again; it requests the state if entries that it lacks were deleted. Its
                nonce, if any, is returned with the lineage: a follower believes no other messages of an
                incarnation that it does not know. With it come the entries that the follower lacks, so that
                it knows that it has what was committed before it asked
@@ -58,6 +59,7 @@ from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.messages.holdings import Holding
 from mudkit.systems.mud.messages.naming import SERVER_FROM_NAMING, Assignments, AssignmentsRequest
 from mudkit.systems.mud.messages.parts import Row, encode_error
 from mudkit.systems.mud.messages.requests import (
@@ -84,11 +86,13 @@ from mudkit.systems.mud.messages.servers import (
     Log,
     LogAck,
     LogEntry,
+    LookupEntry,
     ReadOrWrite,
     Routed,
     RowEntry,
     TableEntry,
 )
+from mudkit.systems.mud.servers.holders import Holders
 from mudkit.systems.mud.servers.ranges import SUSPECT_US, Ranges
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.servers.table_followers import TableFollowers
@@ -139,7 +143,7 @@ class BackEnd:
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
             str, Accepts[Routed[AdministrationRequest] | FollowLog | LogAck]
-            | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck]
+            | Accepts[Routed[ReadOrWrite] | FollowLog | LogAck | Assignments]
             | Accepts[Routed[ReadRequest] | FollowLog | LogAck]
             | Accepts[Assignments | AssignmentsRequest],
         ] = {
@@ -168,6 +172,7 @@ class BackEnd:
         self._in_flight: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers with unacknowledged messages."""
         self._gateways = TableFollowers(gateways, self._copy)
+        self._holders = Holders(self._copy, has_several=len(processors) > 1)
 
     def overview(self) -> View:
         """Return the view of a display: the tables with their properties."""
@@ -209,7 +214,11 @@ class BackEnd:
                 if isinstance(message, Assignments | AssignmentsRequest):
                     return self._receive_assignments(now_us, event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
-                return (*begun, *self._receive(now_us, event, message))
+                is_back = source in self._absent
+                handled = self._receive(now_us, event, message)
+                is_owing = source in self._in_flight  # a late message may be the last one of a dead processor
+                question = self._push(now_us, [source]) if is_back and not is_owing else ()
+                return (*begun, *handled, *question)
             case LinkUp():
                 announced = self._gateways.announce(self._lineage) if self._lineage else ()
                 return *announced, *self._push(now_us, self._acked_lsns)
@@ -287,13 +296,10 @@ class BackEnd:
             case Routed():
                 return self._receive_request(now_us, message, message.what)
             case FollowLog(incarnation=incarnation):
-                self._followed.add(source)
                 if source in self._gateways:
+                    self._followed.add(source)
                     return (self._gateways.build_state(source, incarnation, self._lineage),)
-                # Its position is unknown until it acknowledges the state that it requests.
-                self._acked_lsns[source] = _UNKNOWN
-                state = replace(self._copy.build_state(incarnation), lineage=self._lineage or UNSET)
-                return Send(source, state), *self._in_flight.start(now_us, source)
+                return self._send_state(now_us, source, message)
             case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
                 is_other = self._is_other_incarnation(log_incarnation)
                 if is_other or not (lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn):
@@ -301,7 +307,27 @@ class BackEnd:
                     return answer if is_other else (*answer, *record_dropped(event))
                 if source in self._gateways:
                     return self._gateways.record_ack(source, lsn, nonce, self._lineage)
-                return self._record_ack(now_us, source, lsn, nonce)
+                return self._record_ack(now_us, source, message)
+
+    def _send_state(self, now_us: int, follower: str, request: FollowLog) -> Sequence[Effect]:
+        """Send a follower the state, or a processor the rows that it lacks of what it holds now."""
+        self._holders.record(follower, request.holding)
+        corrected = self._correct_holding(follower, request.holding)
+        state = (*corrected, self._holders.build_state(follower, request, self._lineage))
+        if request.formers:
+            return *state, *self._push(now_us, [follower])
+        self._followed.add(follower)
+        # Its position is unknown until it acknowledges the state that it requests.
+        self._acked_lsns[follower] = _UNKNOWN
+        return *state, *self._in_flight.start(now_us, follower)
+
+    def _correct_holding(self, processor: str, holding: Holding | UnsetType) -> Sequence[Effect]:
+        """Send the assignments to a processor that follows other partitions than they give it.
+
+        If it knows later ones, it answers with these.
+        """
+        is_right = holding is UNSET or holding.has_partitions_of(self._ranges.build_holding(processor))
+        return () if is_right else (Send(processor, self._ranges.present),)
 
     def _receive_request(
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
@@ -410,19 +436,34 @@ class BackEnd:
                 table.check_batch([write.key for write in writes])
             except MudkitError as error:
                 return [WriteResult(error=encode_error(error))] * len(writes)
-        results: list[WriteResult] = []
-        entries: list[RowEntry] = []
-        for place, write in enumerate(writes):
-            result, row = self._judge_write(now_us, write, claims, self._copy.lsn + 1 + place)
-            if row is None:
-                return [result if len(writes) == 1 else replace(result, place=place)] * len(writes)
-            results.append(result)
-            entries.append(RowEntry(row.lsn, write.name, row, len(writes) - 1 - place or UNSET))
+        results, entries = self._judge_writes(now_us, writes, claims)
+        lookups = self._holders.list_lookups(writes[0].name, [entry.row for entry in entries])
+        for looked_up, rows in lookups:
+            self._append_to_log(LookupEntry(self._copy.lsn + 1, writes[0].name, looked_up, rows))
+        if lookups:
+            results, entries = self._judge_writes(now_us, writes, claims)
         for entry in entries:
             self._store.crash_point("decided, not in the log")
             self._store.put(f"row\n{entry.name}\n{entry.row.key}", entry.row)
             self._append_to_log(entry)
         return results
+
+    def _judge_writes(
+        self, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
+    ) -> tuple[list[WriteResult], list[RowEntry]]:
+        """Return the results of a write or of the parts of a batch, and their entries as the next of the log.
+
+        No entries, if one is a conflict or an error, which is the result of all.
+        """
+        results: list[WriteResult] = []
+        entries: list[RowEntry] = []
+        for place, write in enumerate(writes):
+            result, row = self._judge_write(now_us, write, claims, self._copy.lsn + 1 + place)
+            if row is None:
+                return [result if len(writes) == 1 else replace(result, place=place)] * len(writes), []
+            results.append(result)
+            entries.append(RowEntry(row.lsn, write.name, row, len(writes) - 1 - place or UNSET))
+        return results, entries
 
     def _judge_write(
         self, now_us: int, write: WriteRequest, claims: Claims | None, lsn: int
@@ -618,6 +659,7 @@ class BackEnd:
         self._store.put("lsn", entry.lsn)
         self._log[entry.lsn] = entry
         self._copy.apply(entry)
+        self._holders.follow(entry)
         if isinstance(entry, TableEntry | DropEntry):
             self._gateways.add_entry(entry)
 
@@ -658,49 +700,53 @@ class BackEnd:
                 continue
             acked_lsn = self._acked_lsns[follower]
             if acked_lsn < self._copy.lsn:
-                effects.append(Send(follower, self._build_log(acked_lsn)))
+                effects.append(Send(follower, self._build_log(follower)))
                 effects += self._in_flight.start(now_us, follower)
         return effects
 
-    def _build_log(self, acked_lsn: int, nonce: str | UnsetType = UNSET) -> Log:
-        """Build the message of the entries after a position; with a nonce, the answer to a question.
+    def _build_log(self, follower: str, nonce: str | UnsetType = UNSET) -> Log:
+        """Build the message of the entries that a follower lacks; with a nonce, the answer to a question.
 
         Of a follower whose position is unknown it only asks for that. If entries were deleted while it was
         absent, the message has none, and says that some are missing.
         """
-        log = Log([], self._lineage or UNSET, nonce)
+        log, acked_lsn = Log([], self._lineage or UNSET, nonce), self._acked_lsns[follower]
         if acked_lsn == _UNKNOWN:
             return log
         numbers, last_lsn = range(acked_lsn + 1, self._copy.lsn + 1), self._copy.lsn
         if numbers and numbers[0] not in self._log:
             return replace(log, after_lsn=last_lsn, through_lsn=last_lsn)
         entries = [self._log[number] for number in numbers if number in self._log]
-        if nonce is UNSET:
-            return replace(log, entries=entries)
-        return replace(log, entries=entries, after_lsn=acked_lsn, through_lsn=last_lsn)
+        log = replace(log, entries=entries)
+        if nonce is not UNSET:
+            log = replace(log, after_lsn=acked_lsn, through_lsn=last_lsn)
+        return self._holders.choose(follower, log, acked_lsn, last_lsn)
 
     def _everywhere_lsn(self) -> int:
         """Return the position that all followers have acknowledged but those that are not waited for."""
         acked = (lsn for follower, lsn in self._acked_lsns.items() if follower not in self._absent)
         return min(acked, default=self._copy.lsn)
 
-    def _record_ack(self, now_us: int, follower: str, lsn: int, nonce: str | UnsetType) -> Sequence[Effect]:
+    def _record_ack(self, now_us: int, follower: str, ack: LogAck) -> Sequence[Effect]:
         """Record the acknowledged position of a follower, and delete the entries that every follower has.
 
-        A follower that asks with a nonce, or whose position was unknown, is sent what it lacks.
+        A follower that asks with a nonce, that holds other rows, or whose position was unknown, is sent what
+        it lacks.
         """
         was_known = self._acked_lsns[follower] != _UNKNOWN
-        self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
+        is_other_holding = self._holders.record(follower, ack.holding)
+        self._acked_lsns[follower] = max(ack.lsn, self._acked_lsns[follower])
         everywhere_lsn = self._everywhere_lsn()
         while self._log and (number := next(iter(self._log))) <= everywhere_lsn:
             del self._log[number]
             self._store.delete(f"log {number:015d}")
-        acked_lsn, answer = self._acked_lsns[follower], list[Effect]()
-        if nonce is not UNSET:
-            answer.append(Send(follower, self._build_log(acked_lsn, nonce)))
-        if acked_lsn == self._copy.lsn:
+        answer = [*(self._correct_holding(follower, ack.holding) if is_other_holding else ())]
+        if ack.nonce is not UNSET:
+            answer.append(Send(follower, self._build_log(follower, ack.nonce)))
+        if self._acked_lsns[follower] == self._copy.lsn:
             return *answer, *self._in_flight.settle(now_us, follower)
-        return answer if was_known or answer else self._push(now_us, [follower])
+        is_answered = ack.nonce is not UNSET or (was_known and not is_other_holding)
+        return answer if is_answered else [*answer, *self._push(now_us, [follower])]
 
 
 def _parts_of(write: WriteRequest) -> list[WriteRequest]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Final
 
@@ -13,9 +13,9 @@ from mudkit.events import Host, Installed, Make, Network, Operation, Ports
 from mudkit.places import Centres, parse_one_centre
 from mudkit.systems.mud.device.service import DeviceService
 from mudkit.systems.mud.messages.parts import PORT
-from mudkit.systems.mud.operations import ForgetUser, Move, Ship
+from mudkit.systems.mud.operations import ForgetUser, Move, Ship, ShipLearnt
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.systems.mud.policies.learner import Learner
+from mudkit.systems.mud.policies.learner import Learner, Learnt
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.systems.mud.servers.generator import Generator, Learning
@@ -140,12 +140,14 @@ class Cloud(Displayed):
             install(address, partial(
                 Replica, stores=stores, processors=self.processors, naming=self.naming, lag_us=lag_us
             ))  # fmt: skip
-        for address in self.processors:
-            install(address, partial(
+        self._installed_processors = {
+            address: install(address, partial(
                 Processor, processors=self.processors, stores=stores,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
                 naming=self.naming,
-            ))  # fmt: skip
+            ))
+            for address in self.processors
+        }  # fmt: skip
         for address in self.gateways:
             install(address, partial(
                 Gateway, authority=self.authority, stores=stores, processors=self.processors,
@@ -221,8 +223,11 @@ class Cloud(Displayed):
                 for number, partitions in back_end.list_partitions()
                 for partition in range(partitions)
             ]
-            rows = [(address.split("/")[0], owners.count(address)) for address in self.processors]
-            tables.append(first_rows(("processor", "partitions"), rows, len(rows)))
+            processors = [
+                (address.split("/")[0], owners.count(address), _count_rows(installed))
+                for address, installed in self._installed_processors.items()
+            ]
+            tables.append(first_rows(("processor", "partitions", "rows"), processors, len(processors)))
         return tables
 
     def move(self, table: str, partition: Annotated[int, Range(0, 99_999)], processor: str) -> Operation:
@@ -265,18 +270,23 @@ class Cloud(Displayed):
             )
         return self._installed_naming.call(Move(check_name(table), partition, _address(processor)))
 
-    def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
-        """Ship a policy to the clients of an app that follow shipped policies.
+    def ship(
+        self, policy: Artefact | Fields | Learnt, app: str | None = None, *, to: Sequence[str] | None = None
+    ) -> Operation:
+        """Ship a policy to the clients of an app that follow shipped policies, or all that was learnt.
 
         Handled by :meth:`~mudkit.systems.mud.servers.generator.Generator._ship`.
 
-        It travels over the notification channel; a client that is not reached gets it later.
+        It travels over the notification channel; a client that is not reached gets it later. Of what
+        :func:`mudkit.pipeline.mine` has learnt each policy is shipped to the clients of its app, if it
+        decides otherwise than the one in use, as by a cloud with a ``learner``.
 
         Parameters
         ----------
-        policy : Artefact or mapping
-            The artefact, or its document.
-        app : str
+        policy : Artefact or mapping or Mined
+            The artefact, or its document; or the result of :func:`mudkit.pipeline.mine`.
+        app : str, optional
+            App that it is for, if it is one policy; what was learnt has its apps.
         to : sequence of str, optional
             Names of the only devices that receive it, and use it until a newer one arrives. The same
             policy may be shipped to more devices later.
@@ -285,11 +295,25 @@ class Cloud(Displayed):
         -------
         Operation
             Completed when the cloud has stored it. :meth:`~mudkit.systems.mud.Client.policies` returns what
-            a client uses.
+            a client uses. Of what was learnt its result is the number of policies that were shipped.
+
+        Raises
+        ------
+        ParameterError
+            A policy has no app, or what was learnt is given one or some devices. The operation has this error
+            if a document is not that of a policy, or the policy is not newer than the one in use.
         """
-        document = policy.document if isinstance(policy, Artefact) else policy
-        devices = None if to is None else list(to)
-        return self.installed.call(Ship(app, document, devices))
+        if isinstance(policy, Artefact | Mapping):
+            if app is None:
+                raise unusable("app", app, "the name of the app that the policy is for")
+            document = policy.document if isinstance(policy, Artefact) else policy
+            devices = None if to is None else list(to)
+            return self.installed.call(Ship(app, document, devices))
+        if app is not None or to is not None:
+            name, given = ("app", app) if app is not None else ("to", to)
+            raise unusable(name, given, "nothing: what was learnt is for all devices of its apps")
+        learnt = [(one.app, one.artefact.document) for one in policy.policies]
+        return self.installed.call(ShipLearnt(learnt))
 
     def forget(self, user: str) -> Operation:
         """Remove what the clients of a user have reported of their use.
@@ -314,6 +338,12 @@ def _back_end_of(installed: Installed) -> BackEnd | None:
     """Return the back end of an installed store, if it runs, and acts as the master if it has standbys."""
     machine: BackEnd | StoreServer | None = installed.machine
     return machine.back_end if isinstance(machine, StoreServer) else machine
+
+
+def _count_rows(installed: Installed) -> int | str:
+    """Return how many rows an installed processor holds; its state if it does not run."""
+    machine: Processor | None = installed.machine
+    return installed.state if machine is None else machine.count_rows()
 
 
 def _address(server: str) -> str:

@@ -290,6 +290,7 @@ class Gateway:
         first_us = now_us if former is None else former.first_us
         request = self._open[ask.id] = _OpenRequest(ask, verified, joined, now_us, first_us)
         self._open.move_to_end(ask.id)
+        self._waiting.pop(ask.id, None)
         if len(self._open) > _MAX_OPEN:
             self._waiting.pop(self._open.popitem(last=False)[0], None)
         watched = self._watch_answers(now_us)

@@ -6,7 +6,7 @@ A learner decides what is learnt; without one it ships what it is given. Its rul
 Call             check the policy, store it, and send it to every notification server, with the devices
                  that it is for, if any are named (Mobius 6: those near a place whose write rate changes);
                  the same policy may be shipped again to more devices; one for all devices replaces all
-                 earlier ones
+                 earlier ones. Of what was learnt elsewhere ship what differs from the policies in use
 UsageReport      keep what is new of it, bounded in number and age; learn after ``relearn_h``
 LinkUp           send every stored policy to every server that has a range
 PoliciesRequest  a server has started without policies: send it every stored one, once it has a range; and the
@@ -21,7 +21,7 @@ Assignments      send nothing more to a server without a range, and every stored
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -49,7 +49,7 @@ from mudkit.systems.mud.messages.notifications import (
 )
 from mudkit.systems.mud.messages.servers import GENERATOR_FROM_GATEWAY, Routed
 from mudkit.systems.mud.messages.usage import UsageReport
-from mudkit.systems.mud.operations import ForgetUser, Ship
+from mudkit.systems.mud.operations import ForgetUser, Ship, ShipLearnt
 from mudkit.systems.mud.policies.artefact import OWN, Artefact
 from mudkit.systems.mud.policies.learner import Learner
 from mudkit.systems.mud.servers.ranges import Ranges
@@ -115,9 +115,6 @@ class Generator:
                 return record_dropped(event) if effects is None else effects
             case LinkUp():
                 again = self._set_timer() if len(self._sample) else ()
-                if not self._senders:  # a restored store has an old count
-                    count = self._store.get("count of streams", int) or 0
-                    self._store.put("count of streams", max(count, now_us))
                 new = [server for server in self._ranges.serving if server not in self._senders]
                 return [*again, *(effect for server in new for effect in self._begin_stream(now_us, server))]
             case Call(op_id=op_id, operation=Ship() as operation):
@@ -126,6 +123,14 @@ class Generator:
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
+            case Call(op_id=op_id, operation=ShipLearnt(policies=policies)):
+                try:  # all are checked before one is shipped
+                    learnt = [(app, Artefact.from_document(document)) for app, document in policies]
+                except MudkitError as error:
+                    return (Complete(op_id, error=error),)
+                sent = []
+                shipped = self._ship_changes(now_us, learnt, sent)
+                return [Complete(op_id, shipped), *sent]
             case Call(op_id=op_id, operation=ForgetUser(user=user)):
                 return (Complete(op_id, self._sample.forget(user)),)
             case TimerFired(name=name) if name == _LEARN:
@@ -186,15 +191,24 @@ class Generator:
         try:
             # The seed is that of this generator and time, so that the same run learns the same.
             seed = crc32(f"{self._me} {now_us}".encode())
-            for app, artefact in learning.learner.learn(self._sample.table(learning.start_us), seed):
-                version = self._newest_version(app, artefact)
-                if version:
-                    document = artefact.renewed(version).document
-                    effects += self._ship(now_us, Ship(app, document, None))
+            learnt = learning.learner.learn(self._sample.table(learning.start_us), seed)
+            self._ship_changes(now_us, learnt, effects)
         except Exception as error:  # whatever it raises: the cloud goes on with the policies that it has
             what = f"{type(error).__name__}: {error}"
-            return (Record("incidents", {"incident": "learner failed", "detail": brief(what, 1000)}),)
+            effects.append(Record("incidents", {"incident": "learner failed", "detail": brief(what, 1000)}))
         return effects
+
+    def _ship_changes(
+        self, now_us: int, learnt: Iterable[tuple[str, Artefact]], effects: list[Effect]
+    ) -> int:
+        """Ship the policies that differ from those in use; append the effects, and return how many."""
+        shipped = 0
+        for app, artefact in learnt:
+            version = self._newest_version(app, artefact)
+            if version:
+                effects += self._ship(now_us, Ship(app, artefact.renewed(version).document, None))
+                shipped += 1
+        return shipped
 
     def _newest_version(self, app: str, artefact: Artefact) -> int:
         """Return the version that a learnt policy gets; 0: it decides as what is in use."""
@@ -238,7 +252,10 @@ class Generator:
         """Begin a new stream to a notification server, with all stored policies; not without a range."""
         if not self._ranges.is_serving(server):
             return (Send(server, PoliciesFollow()),)
-        count = (self._store.get("count of streams", int) or 0) + 1
+        count = self._store.get("count of streams", int) or 0
+        if not self._senders:  # a restored store has an old count
+            count = max(count, now_us)
+        count += 1
         self._store.put("count of streams", count)
         former = self._senders.get(server)
         sender = StreamSender[PolicyUpdate](f"{self._me} {count}", server, server, _AGAIN_US)

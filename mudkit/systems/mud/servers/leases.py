@@ -65,6 +65,8 @@ class Leases:
         self._required = set(self._standbys)
         self.admitting: set[str] = set()
         """Required standbys that the naming machine does not know yet as members."""
+        self.offered: set[str] = set()
+        """Those of them of which it was told, so that it may have admitted them."""
         self._changes: deque[StoreChange] = deque()
         """Last changes, up to number ``seq``, that some standby has not acknowledged."""
         self._waiting: deque[tuple[int, list[Send]]] = deque()
@@ -77,6 +79,7 @@ class Leases:
         """Require the acknowledgements of the members, and of those that are not admitted yet."""
         members = set(members)
         self.admitting -= members
+        self.offered -= members
         removed = self._required - members - self.admitting
         self._required = members | self.admitting
         for address in members:
@@ -120,6 +123,8 @@ class Leases:
         is_possible = ack.sent_us <= now_us and (ack.seq <= self.seq if is_of_term else ack.seq == _NOTHING)
         if not is_possible or ack.term > self.term:
             return ()  # an acknowledgement of a former term, or this master was replaced
+        if address not in self._standbys and 0 < ack.sent_us <= now_us - LEASE_US:
+            return ()  # a late copy: the standby was forgotten, and will ask for the store
         standby = self._standbys.setdefault(address, _Standby(self.seq))
         if not is_of_term:
             if standby.acked_seq != _NOTHING or standby.since_us is None:  # else the store is on its way
@@ -138,11 +143,11 @@ class Leases:
         return *settled, *self.release(now_us)
 
     def is_ready(self, address: str) -> bool:
-        """Return whether a standby has all that any client or server was told of."""
-        return self._standbys[address].acked_seq >= self._released_seq
+        """Return whether a standby has all that any client or server was told of; it was so when offered."""
+        return address in self.offered or self._standbys[address].acked_seq >= self._released_seq
 
     def retransmit(self, now_us: int) -> tuple[Sequence[str], Sequence[Effect]]:
-        """Send overdue messages again; return also the required standbys that are silent.
+        """Send overdue messages again; return also the members that are silent, or may be members.
 
         Others that are silent are forgotten: they will ask for the store.
         """
@@ -151,7 +156,8 @@ class Leases:
         for address in self._in_flight.overdue(now_us):
             standby = self._standbys[address]
             is_silent = standby.since_us is not None and now_us - standby.since_us >= SILENT_US
-            if is_silent and address not in self._required:
+            is_member = address in self._required - self.admitting or address in self.offered
+            if is_silent and not is_member:
                 effects += self._forget(now_us, address)
                 continue
             silent += [address] if is_silent else []
@@ -176,8 +182,10 @@ class Leases:
         return Send(address, message), *self._in_flight.start(now_us, address)
 
     def _forget(self, now_us: int, address: str) -> Sequence[Effect]:
-        """Forget a standby."""
+        """Forget a standby, and wait for it no more."""
         del self._standbys[address]
+        self._required.discard(address)
+        self.admitting.discard(address)
         self._forget_changes()
         return self._in_flight.settle(now_us, address)
 

@@ -61,6 +61,10 @@ class Matching:
         joining = self._joining.get(read_key)
         return self._index.reader(read_key)[0] if joining is None else joining.data
 
+    def list_looked_up(self) -> set[str]:
+        """Return the tables in which the reads look up records."""
+        return {name for reader in self._joining.values() for name in tables_of(reader.predicate)}
+
     def has_reader_besides(self, endpoint: str) -> bool:
         """Return whether there is a continuous read of another app or device than an endpoint."""
         return any(reader != endpoint for reader, _ in chain(self._index, self._joining))

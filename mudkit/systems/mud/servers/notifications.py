@@ -190,6 +190,7 @@ class NotificationServer:
         self._generator, self._cloud = generator, {generator, *processors}
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
         self._generation = 0
+        self._is_started = False
         self._begun_us = 0
         """Time at which devices were added last to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
@@ -227,6 +228,10 @@ class NotificationServer:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        if not self._generation:  # at a message before the start, too; a restored store has an old one
+            self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
+            self._store.put("life", self._generation)
+            self._begun_us = now_us
         match event:
             case Received(source=source):
                 receive = self._receive_from_service
@@ -238,13 +243,9 @@ class NotificationServer:
                     receive = self._receive_from_naming
                 effects = receive(now_us, event)
                 return record_dropped(event) if effects is None else effects
-            case LinkUp():
-                if not self._generation:
-                    # A restored store has an old generation.
-                    self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
-                    self._store.put("life", self._generation)
-                    self._begun_us = now_us
-                    return [*self._request_policies(now_us), *self._identify(now_us, list(self._unheard))]
+            case LinkUp() if not self._is_started:
+                self._is_started = True
+                return [*self._request_policies(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
                 netid = netid_of(endpoint)
                 unheard = self._unheard.get(netid)

@@ -7,17 +7,19 @@ any message        dropped unless its sender may send it
 ReadRequest        to the back end if its route requires the latest version, else to a replica, and to the
                    next one if that is not reached, or when the client repeats it: it may be behind
 WriteRequest       to the back end, with the interval between reads of its partition if the client asks
-Log                match each changed row with the continuous reads; send a change to those that it
-                   reaches, and to those that it no longer reaches, over the notification server; end a
-                   read whose predicate fails on it, with the reason. The rows of a batch are matched
-                   when all are applied, and a read is sent their changes in one message
+Log                follow it, as far as it concerns the rows of its holding
+                   (:mod:`~mudkit.systems.mud.servers.needed_rows`). Match each changed row with the
+                   continuous reads; send a change to those that it reaches, and to those that it no longer
+                   reaches, over the notification server; end a read whose predicate fails on it, with the
+                   reason. The rows of a batch are matched when all are applied, and a read is sent their
+                   changes in one message
 continuous reads   of a partition that it does not serve: answered to the gateway with the assignments
 RegisterRequest    at one position of the log: existing records, as far as requested, then all changes; not
                    registered, if digests of delivered records are not known. A read of aggregates is sent
                    their state, now and whenever a change of its records changes it. Told that its first
                    state is complete once the back end has confirmed the position
-                   (:mod:`~mudkit.systems.mud.servers.unsynced_reads`). One that is ahead of the log is kept
-                   until the log is there
+                   (:mod:`~mudkit.systems.mud.servers.unsynced_reads`). One that is ahead of the log, or whose
+                   rows are requested, is kept until they are there
 UpdateDataRequest  in effect for later writes, unless newer data of this reader arrived before
 UnregisterRequest  end the read; a late duplicate of its registration does not begin it again
 Mastership         another store of the back end is the master: requests and acknowledgements go to it
@@ -28,8 +30,9 @@ Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the noti
                    another one now: end the read, and send that one the address of the device, which
                    registers it again from its position. Report a server that acknowledges nothing.
                    Of which a partition of a read is another processor's now: end its part of the read,
-                   and tell the client. Of which it has no range at all, so that it was taken for dead,
-                   or has one again: begin another generation, without reads
+                   and tell the client. Discard the rows of partitions that have moved away, and
+                   request those of partitions that have moved here. Of which it has no range at all, so that
+                   it was taken for dead, or has one again: begin another generation, without reads
 Probe              of the naming machine: answered
 =================  ===================================================================================
 
@@ -90,6 +93,7 @@ from mudkit.systems.mud.messages.servers import (
     CollectEntry,
     DropEntry,
     Log,
+    LookupEntry,
     ReadOrWrite,
     Route,
     Routed,
@@ -102,6 +106,7 @@ from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.needed_rows import choose_holding, has_needed_rows
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.read_rates import ReadRates
 from mudkit.systems.mud.servers.registered_reads import (
@@ -146,7 +151,7 @@ class Processor:
         naming: str,
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | TablesState | Mastership]
+            str, Accepts[Log | TablesState | Mastership | Assignments]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
             | Accepts[Assignments | AssignmentsRequest | Probe | Mastership],
@@ -161,7 +166,8 @@ class Processor:
         self._ranges = Ranges(ports, naming, servers, processors)
         self._master, self._replicas = KnownMaster(ports, naming, stores), replicas
         self._streams = DeviceStreams(ports, self._ranges, servers)
-        self._log = LogFollower(self._master.address, ports.entropy)
+        holding = self._ranges.build_holding(self._me) if len(processors) > 1 else None
+        self._log = LogFollower(self._master.address, ports.entropy, holding)
         self._generation = 0
         self._turn = 0
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
@@ -204,6 +210,10 @@ class Processor:
                 return self._pass_to_next(routed)
         return ()
 
+    def count_rows(self) -> int:
+        """Return how many rows it holds, those of deleted records included, for a display."""
+        return self._log.copy.count_rows()
+
     def _receive(
         self,
         now_us: int,
@@ -227,6 +237,7 @@ class Processor:
                 was_serving, followed = self._ranges.is_serving(self._me), list[Effect]()
                 if isinstance(message, Assignments) and self._ranges.take(message):
                     followed = [*self._follow_assignments(now_us, was_serving=was_serving)]
+                    followed += self._change_holding(now_us)
                 return [*followed, *self._ranges.answer(event.source, message)]
             case Mastership():
                 taken = self._master.take(event.source, message)
@@ -250,15 +261,17 @@ class Processor:
                 is_proven = any(self._reads[read_key].claims is not None for read_key in ended)
                 for read_key in ended:
                     self._end_read(read_key)
+                released = self._release_tables(now_us)
                 if isinstance(message.endpoint, str):
                     for address in list(addresses)[-1:]:
-                        return self._streams.send(now_us, Whereabouts(message.endpoint, address, is_proven))
+                        report = Whereabouts(message.endpoint, address, is_proven)
+                        return *released, *self._streams.send(now_us, report)
+                return released
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
                 for read_key in self._reads_of_session.get(session, ()):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
                 return (Send(event.source, message),)
-        return ()
 
     def _receive_request(
         self,
@@ -289,7 +302,7 @@ class Processor:
                 self._end_read(read_key)
                 self._ended.add(read_key)
                 self._early.pop(read_key, None)
-                return (self._build_ack(routed, what.data_seq),)
+                return *self._release_tables(now_us), self._build_ack(routed, what.data_seq)
 
     def _receive_log(self, now_us: int, event: Received, message: Log | TablesState) -> Sequence[Effect]:
         """Follow the log by new entries or its whole state; one of another log begins a new generation."""
@@ -303,7 +316,7 @@ class Processor:
         if not self._log.is_consistent(message):
             return *effects, *record_dropped(event)
         if isinstance(message, TablesState):
-            effects += self._log.load_state(now_us, message)
+            effects += [*self._log.load_state(now_us, message), *self._change_holding(now_us)]
             is_answered = False
         else:
             effects += self._apply_log(now_us, message)
@@ -314,7 +327,7 @@ class Processor:
                 effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
         if is_answered or self._log.lineage != lineage:
             effects += self._unsynced.ask_next(now_us, self._log)
-        return effects
+        return [*effects, *self._release_tables(now_us)]
 
     def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former generation are lost."""
@@ -329,7 +342,22 @@ class Processor:
         # A restored store has an old generation. Devices may know that the ones up to the epoch have ended.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us, self._ranges.epoch + 1)
         self._store.put("life", self._generation)
-        return *self._unsynced.clear(), *self._streams.begin(now_us, self._generation)
+        ended = *self._unsynced.clear(), *self._change_holding(now_us)
+        return *ended, *self._streams.begin(now_us, self._generation)
+
+    def _change_holding(self, now_us: int) -> Sequence[Effect]:
+        """Follow the entries of the rows that are needed now, and of no others."""
+        if self._log.holding is None:
+            return ()
+        own = self._ranges.build_holding(self._me)
+        waiting = (registration for _, registration in self._early.values())
+        needed = choose_holding(own, self._log, self._matching.values(), waiting)
+        return self._log.change_holding(now_us, needed)
+
+    def _release_tables(self, now_us: int) -> Sequence[Effect]:
+        """Follow no table whole any more that only reads have looked up that have ended."""
+        holding = self._log.holding
+        return () if holding is None or not holding.tables else self._change_holding(now_us)
 
     def _follow_assignments(self, now_us: int, *, was_serving: bool) -> Sequence[Effect]:
         """End the reads that are not to be served here any more.
@@ -392,7 +420,8 @@ class Processor:
             share = 1.0
             if table is not None and read.keys is not None:
                 of_partition = sum(table.partition_of(key) == partition for key in read.keys)
-                per_partition = self._log.copy.key_count(table) / table.partitions
+                partitions = max(1, self._log.count_partitions(table))
+                per_partition = self._log.copy.key_count(table) / partitions
                 share = min(1.0, of_partition / max(1.0, per_partition))
             self._read_rates.record_read(now_us, (route.table, partition), share)
 
@@ -423,16 +452,20 @@ class Processor:
         together: list[RowEntry] = []
         for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry | CollectEntry):
-                self._log.copy.apply(entry)
+                self._log.apply(entry)
                 together += [entry] if isinstance(entry, RowEntry) else ()
                 if together and not together[-1].following:
                     effects += self._match(now_us, together)
                     together = []
                 continue
+            if isinstance(entry, LookupEntry):
+                self._log.apply(entry)
+                self._log.keep_looked_up(entry)
+                continue
             before = self._log.copy.tables.get(
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
             )
-            self._log.copy.apply(entry)
+            self._log.apply(entry)
             effects += self._end_excluded_reads(now_us, before, entry)
         return [*effects, self._log.acknowledge(now_us)]
 
@@ -710,6 +743,9 @@ class Processor:
             return ()  # it is over: a client without an answer repeats it
         if self._log.lsn < routed.route.min_lsn or self._is_behind(routed.route, positions):
             return self._keep_early(read_key, routed, registration)
+        if not has_needed_rows(self._log, routed.route, registration):
+            kept = self._keep_early(read_key, routed, registration)
+            return *kept, *self._change_holding(now_us)
         if self._streams.is_of_another_server(read_key[0], registration.session):
             return self._report_session(now_us, routed, registration.session)
         try:
@@ -752,9 +788,9 @@ class Processor:
 
     def _register_early(self, now_us: int) -> Sequence[Effect]:
         """Begin the reads whose registrations were ahead of the log, as far as they are not any more."""
-        early, self._early = self._early, {}
         effects: list[Effect] = []
-        for routed, registration in early.values():
+        for read_key, (routed, registration) in list(self._early.items()):
+            del self._early[read_key]
             if self._ranges.serves(self._me, routed.route.table, routed.route.partitions):
                 effects += self._register_read(now_us, routed, registration)
         return effects

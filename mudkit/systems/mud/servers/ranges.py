@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mudkit.events import Effect, Ports, Send
+from mudkit.systems.mud.messages.holdings import Holding
 from mudkit.systems.mud.messages.naming import (
     Alive,
     Assignments,
@@ -94,6 +95,24 @@ class Ranges:
     def serves(self, processor: str, table: int, partitions: Iterable[int]) -> bool:
         """Return whether a processor serves all of some partitions of a table."""
         return all(self.processor_of(table, partition) == processor for partition in partitions)
+
+    def build_holding(self, processor: str) -> Holding:
+        """Build the holding of a processor that has its partitions only."""
+        processors = self.present.processors
+        taken = write_partitions(index for index, owner in enumerate(processors) if owner == processor)
+        gained: dict[int, list[int]] = {}
+        lost: dict[int, list[int]] = {}
+        for (table, partition), owner in self._moved.items():
+            if owner == processor:
+                gained.setdefault(table, []).append(partition)
+            elif processors[partition_range_index(table, partition, len(processors))] == processor:
+                lost.setdefault(table, []).append(partition)
+        return Holding(
+            len(processors),
+            taken,
+            [(table, write_partitions(of)) for table, of in sorted(gained.items())],
+            [(table, write_partitions(of)) for table, of in sorted(lost.items())],
+        )
 
     def fits(self, assignments: Assignments) -> bool:
         """Return whether assignments are of these ranges and servers."""

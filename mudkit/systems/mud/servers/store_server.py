@@ -173,7 +173,8 @@ class StoreServer:
         self._master = KnownMaster(ports, naming, stores)
         self._position = self._store.get(_POSITION, _Position) or _Position()
         self._promised_us = self._store.get(_PROMISED, int) or 0
-        self._started_us = 0
+        self._started_us: int | None = None
+        """Time of the first event of this start, which may be a message."""
         self._is_current = False
         """True if this standby has got its copy from the present master, in this start."""
         self._acting: _Acting | None = None
@@ -189,6 +190,7 @@ class StoreServer:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        self._started_us = now_us if self._started_us is None else self._started_us
         match event:
             case Received(source=source) if source == self._naming:
                 news = STORE_FROM_NAMING.decode(event.message)
@@ -208,7 +210,6 @@ class StoreServer:
                 if self._acting is None:
                     return self._refuse(event)
             case LinkUp():
-                self._started_us = now_us
                 return self._ask(now_us)
             case TimerFired(name=name) if name == _JOIN:
                 again = self._ask(now_us) if self._asking.overdue(now_us) else ()
@@ -217,7 +218,8 @@ class StoreServer:
                 return *self._admit(now_us), *self._admitting.restart(now_us)
             case TimerFired(name=name) if name == COPIES and self._acting is not None:
                 silent, sent = self._acting.leases.retransmit(now_us)
-                return *sent, *(effect for store in silent for effect in self._master.suspect(store))
+                suspected = [effect for store in silent for effect in self._master.suspect(store)]
+                return *sent, *suspected, *self._release(now_us)
             case TimerFired(name=name) if name == _PROMISE:
                 return self._release(now_us)
         return self._pass_on(now_us, event)
@@ -257,6 +259,7 @@ class StoreServer:
         for store in admitting:
             is_due = store not in self._admitting or store in self._admitting.overdue(now_us)
             if leases is not None and leases.is_ready(store) and is_due:
+                leases.offered.add(store)
                 effects.append(Send(self._naming, Admission(store, self._master.present.epoch)))
                 effects += self._admitting.start(now_us, store)
         return effects
@@ -266,6 +269,7 @@ class StoreServer:
         present = self._master.present
         was_master = before.master == self._me and before.term == present.former_term
         if not was_master:
+            assert self._started_us is not None
             self._promise(max(self._promised_us, self._started_us + PROMISE_US))
         self._set_position(present.term, self._position.seq)
         others = [store for store in present.members if store != self._me]

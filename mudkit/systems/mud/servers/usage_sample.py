@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import astuple, fields
+from msgspec.structs import asdict
 
 from mudkit.events import Record, Store
 from mudkit.systems.mud.messages.parts import app_of, netid_of
@@ -127,8 +127,9 @@ class UsageSample:
 
 def as_columns(row: UsageRow) -> Fields:
     """Return a row by column, without its user."""
-    names = [field.name for field in fields(row)]
-    return {name: value for name, value in zip(names, astuple(row), strict=True) if name != "user"}
+    columns = asdict(row)
+    del columns["user"]
+    return columns
 
 
 def _key_of(number: int) -> str:

@@ -17,8 +17,16 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
+from mudkit.systems.mud.messages.holdings import Holding, is_in_all
 from mudkit.systems.mud.messages.parts import Row
-from mudkit.systems.mud.messages.servers import CollectEntry, DropEntry, LogEntry, TableEntry, TablesState
+from mudkit.systems.mud.messages.servers import (
+    CollectEntry,
+    DropEntry,
+    LogEntry,
+    LookupEntry,
+    TableEntry,
+    TablesState,
+)
 from mudkit.systems.mud.tables.selection import Selection
 from mudkit.systems.mud.tables.table import Table, Version, no_such_table_error
 from mudkit.tokens import Claims
@@ -34,7 +42,8 @@ def columns_of(version: Version, table: Table | None = None) -> dict[str, Value]
 
 def record_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     """Return a version as predicates see it: its columns and its ``key``."""
-    return {**columns_of(version, table), "key": version.key}
+    columns = (version.data or {}) if table is None or not table.removed else table.visible_columns(version)
+    return {**columns, "key": version.key}
 
 
 def copy_record(data: Fields) -> dict[str, Value]:
@@ -94,7 +103,10 @@ def select_rows(rows: Sequence[Row], selection: Selection) -> list[Row]:
 
 
 class TableReplica:
-    """All tables and their rows in memory, as of the position ``lsn`` of the log."""
+    """All tables and their rows in memory, as of the position ``lsn`` of the log.
+
+    A processor's has the rows of its partitions only, and of the tables that it holds whole.
+    """
 
     def __init__(self) -> None:
         self.lsn = 0
@@ -120,6 +132,55 @@ class TableReplica:
         ]
         return TablesState(incarnation, self.lsn, list(self.tables.values()), rows)
 
+    def rows_of_holding(self, holding: Holding, formers: Sequence[Holding]) -> list[tuple[str, Row]]:
+        """Return the rows of a holding with the names of their tables, but those that are in all ``formers``.
+
+        Without formers, all rows of the holding.
+        """
+        return [
+            (name, row)
+            for name, table in self.tables.items()
+            for partition, part in enumerate(self._rows[table.number])
+            if part and holding.has(table, partition)
+            if not formers or not is_in_all(formers, table, partition)
+            for row in part.values()
+        ]
+
+    def discard_rows_besides(self, holding: Holding) -> None:
+        """Discard the rows that are not in a holding."""
+        for table in self.tables.values():
+            for partition, part in enumerate(self._rows[table.number]):
+                if part and not holding.has(table, partition):
+                    part.clear()
+
+    def add_rows(
+        self, tables: Iterable[Table], rows: Iterable[tuple[str, Row]], collected_lsns: Mapping[str, int]
+    ) -> None:
+        """Add rows of a later or former position of the log; of two versions of a record the later one stays.
+
+        ``tables`` are those at that position: rows of one that is not here are left out. So are tombstones
+        up to the positions in ``collected_lsns``, by the name of the table.
+        """
+        numbers = {table.name: table.number for table in tables}
+        for name, row in rows:
+            table = self.tables.get(name)
+            is_collected = row.data is None and row.lsn <= collected_lsns.get(name, -1)
+            if table is None or table.number != numbers.get(name) or is_collected:
+                continue
+            known = self.row_of(table, row.key)
+            if known is None or known.lsn < row.lsn:
+                self._partition_rows(table, row.key)[row.key] = row
+
+    def replace_rows(self, table: Table, rows: Iterable[Row]) -> None:
+        """Replace all rows of a table."""
+        self._rows[table.number] = [{} for _ in range(table.partitions)]
+        for row in rows:
+            self._partition_rows(table, row.key)[row.key] = row
+
+    def count_rows(self) -> int:
+        """Return the number of rows of all tables, those of deleted records included."""
+        return sum(map(self.key_count, self.tables.values()))
+
     def key_count(self, table: Table) -> int:
         """Return the number of keys of a table, including deleted records."""
         return sum(map(len, self._rows[table.number]))
@@ -141,6 +202,8 @@ class TableReplica:
             return None
         if isinstance(entry, DropEntry):
             del self._rows[self.tables.pop(entry.name).number]
+            return None
+        if isinstance(entry, LookupEntry):
             return None
         if isinstance(entry, CollectEntry):
             table = self.tables[entry.name]
@@ -184,16 +247,13 @@ class TableReplica:
         tables = JoinedTables(self, reader, auth)
         by_key = self._rows[table.number][partition]
         candidates = by_key.values() if keys is None else [by_key[key] for key in keys if key in by_key]
+        holds = None if predicate is None else predicate.evaluator(tables=tables, receiver=reader, auth=auth)
         rows = []
         for row in candidates:
             is_deleted = row.data is None
             if (is_deleted and keys is None) or not is_visible(row, reader, auth, table, tables):
                 continue
-            if (
-                is_deleted
-                or predicate is None
-                or predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
-            ):
+            if is_deleted or holds is None or holds(record_of(row, table)) is True:
                 rows.append(visible_row(row, table))
         return rows
 
@@ -210,7 +270,7 @@ class TableReplica:
 class JoinedTables(Mapping[str, "_JoinedTable"]):
     """Tables of a copy as ``lookup`` shows them to one reader: only what a read would return.
 
-    Every copy has all tables: a record and the records joined with it are of the same age.
+    Every copy has them whole: a record and the records joined with it are of the same age.
     """
 
     def __init__(self, copy: TableReplica, reader: Fields, auth: Mapping[str, str]) -> None:

@@ -140,7 +140,11 @@ def test_cloud_shows_how_many_partitions_each_processor_serves():
         place.cloud.move("t", partition, "mud-processor-2").result()
     tables = place.cloud._view().tables
     (rows,) = [table.rows for table in tables if "processor" in table.columns]
-    assert dict(rows) == {"mud-processor-1": 0, "mud-processor-2": 3, "mud-processor-3": 0}
+    assert {row[0]: row[1] for row in rows} == {
+        "mud-processor-1": 0,
+        "mud-processor-2": 3,
+        "mud-processor-3": 0,
+    }
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

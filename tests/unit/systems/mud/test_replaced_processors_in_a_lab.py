@@ -5,55 +5,27 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mud_towns import PhoneTown
 
-from mudkit import Lab
 from mudkit.events import Received
-from mudkit.systems import mud
 from mudkit.systems.mud.messages.naming import Suspect
 
-PHONES = [f"p{number}" for number in range(3)]
 SPLIT = [f"k{number}" for number in range(2, 10)]
 """Nine partitions."""
 
 
-class Town:
-    """Phones that read all of a table of nine partitions, and a writer."""
+class Town(PhoneTown):
+    """Town whose processors are replaced; its table has nine partitions."""
 
     def __init__(self, processors=3, **cloud):
-        self.lab = lab = Lab(seed=3)
-        self.cloud = mud.Cloud(lab, processors=processors, **cloud)
-        self.hosts = [address.split("/")[0] for address in self.cloud.processors]
-        self.phones = {name: self.client(lab.device(name)) for name in PHONES}
-        self.writer = self.client(lab.server("writer"))
-        self.writer.create("t", split=SPLIT).result()
-        self.heard = {name: [] for name in PHONES}
-        self.count = 0
-        for name, phone in self.phones.items():
-            phone.read(
-                "t", "n > 0", "continuous", sync_timestamp=0,
-                callback=lambda change, name=name: self.heard[name].append(change.record["n"]),
-            )  # fmt: skip
-        self.lab.run(minutes=1)
+        super().__init__("processors", 3, SPLIT, processors=processors, **cloud)
+        self.begin()
 
-    def client(self, host):
-        return mud.Client(host, self.cloud, app="n", token=self.lab.token("u", "n", hours=999))
-
-    def write(self, times=1, every_s=1.0):
-        for _ in range(times):
-            self.count += 1
-            self.writer.write("t", f"k{self.count % 9 + 1} {self.count}", {"n": self.count})
-            self.lab.run(seconds=every_s)
-
-    def kill(self, number, seconds=0.0):
-        self.lab.faults.kill(self.hosts[number])
-        self.lab.run(seconds=seconds)
+    def key(self):
+        return f"k{self.count % 9 + 1} {self.count}"
 
     def machine(self, number):
         return self.lab.world.at_address[self.cloud.processors[number]].machine
-
-    @property
-    def naming(self):
-        return self.lab.world.at_address[self.cloud.naming].machine
 
     @property
     def table(self):
@@ -68,13 +40,6 @@ class Town:
         number = self.table.number
         processors = [self.naming.ranges.processor_of(number, partition) for partition in range(9)]
         return Counter(self.cloud.processors.index(processor) for processor in processors)
-
-    def lose_messages(self, is_lost):
-        """Lose messages from now on, by senders and receivers."""
-        self.lab.faults.messages()
-        self.lab.world.fault_hook = lambda transfer: (
-            () if is_lost(transfer.sender.address, transfer.to) else (0,)
-        )
 
     def assert_all_heard(self):
         """Check that each phone has heard of each write once."""
@@ -110,7 +75,7 @@ def test_silent_processor_is_replaced_too():
     """Messages to it and from it are lost, without a failure that their senders notice."""
     town = Town()
     lost = town.cloud.processors[1]
-    town.lose_messages(lambda source, to: lost in (source, to))
+    town.record_messages(lambda source, to: lost in (source, to))
     town.write(90)
     town.assert_all_heard()
     assert set(town.count_partitions()) == {0, 2}
@@ -132,7 +97,7 @@ def test_continuous_reads_go_on_although_nobody_asks_the_dead_processor(kind):
         town.kill(processor)
     else:
         silent = town.cloud.processors[processor]
-        town.lose_messages(lambda source, to: silent in (source, to))
+        town.record_messages(lambda source, to: silent in (source, to))
     town.lab.run(seconds=60)
     town.assert_all_heard()
     assert processor not in town.count_partitions()
@@ -167,7 +132,7 @@ def test_live_processor_that_hears_nothing_of_its_replacement_harms_nobody(times
     """Twice: then it gets partitions back when it has heard of its replacement."""
     town = Town(processors=2)
     naming, processor = town.cloud.naming, town.cloud.processors[1]
-    town.lose_messages(lambda source, to: {source, to} == {naming, processor})
+    town.record_messages(lambda source, to: {source, to} == {naming, processor})
     suspect = Received(town.cloud.gateways[0], Suspect(processor, 0))
     town.lab.world._handle(town.lab.world.at_address[naming], suspect)
     town.write(60)
@@ -208,7 +173,7 @@ def test_gateway_and_notification_server_that_miss_the_change_are_corrected():
     town = Town(processors=2)
     naming = town.cloud.naming
     deaf = {*town.cloud.gateways, *town.cloud.notification_servers}
-    town.lose_messages(lambda source, to: source == naming and to in deaf)
+    town.record_messages(lambda source, to: source == naming and to in deaf)
     town.kill(1)
     town.write(20)
     town.lab.faults.messages()
@@ -224,17 +189,16 @@ def test_servers_are_idle_after_a_take_over():
     town.write(60)
     town.lab.faults.restart(town.hosts[1])
     town.lab.run(minutes=30)
-    sent = []
-    town.lose_messages(lambda source, to: sent.append((source, to)))
+    sent = town.record_messages()
     town.lab.run(hours=3)
-    assert [pair for pair in sent if town.cloud.naming in pair] == []
+    assert [message for message in sent if town.cloud.naming in message[:2]] == []
 
 
 def test_live_processor_that_was_replaced_lacks_entries_and_takes_over_later():
     """The back end does not keep entries for it, whom nobody reaches, and follows it again."""
     town = Town(processors=2)
     lost = town.cloud.processors[1]
-    town.lose_messages(lambda source, to: lost in (source, to))
+    town.record_messages(lambda source, to: lost in (source, to))
     town.write(60)
     store = town.lab.world.at_address[town.cloud.back_end].machine
     assert len(store._log) < 10

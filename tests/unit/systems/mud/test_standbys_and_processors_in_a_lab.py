@@ -154,4 +154,4 @@ def test_display_counts_the_partitions_that_processors_serve_by_the_master():
     town.work(seconds=30)
     (shown,) = [table for table in mud.Cloud._view(town.cloud).tables if "processor" in table.columns]
     served = processor_of(town).split("/")[0]
-    assert {name: int(count) for name, count in shown.rows}[served] == 1
+    assert {row[0]: int(row[1]) for row in shown.rows}[served] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mud_standbys import Town
+from odd_messages import garble_messages
 
 from mudkit.events import Received
 from mudkit.systems import mud
@@ -27,6 +28,18 @@ def record_messages(town, is_lost=lambda source, to, message: False):
     return messages
 
 
+def repeat_late(town, source, after_s, *, is_first_lost=False):
+    """Repeat acknowledgements of a standby after a while, or deliver them only then."""
+
+    def fault_hook(transfer):
+        if transfer.sender.address != source or kind_of(transfer.message) != "copied":
+            return (0,)
+        return (round(after_s * 1e6),) if is_first_lost else (0, round(after_s * 1e6))
+
+    town.lab.faults.messages()
+    town.lab.world.fault_hook = fault_hook
+
+
 def kind_of(message):
     return as_wire(message).get("kind")
 
@@ -42,6 +55,11 @@ def assert_equal_stores(town):
 
 def mastership(town):
     return town.machine(town.cloud.naming).elections.master.present
+
+
+def list_tables(town, address):
+    """Return the tables that a store has, with the number of the entry of the log that has created each."""
+    return [value for key, value in sorted(town.values(address).items()) if key.startswith("table ")]
 
 
 def seconds_of(operation):
@@ -124,8 +142,12 @@ def test_table_is_created_once_when_its_creator_hears_of_it_from_the_next_master
     )
     creation = town.clients[0].create("other")
     town.lab.run(seconds=1)
+    created = list_tables(town, back_end)
+    assert [table["name"] for table in created] == ["other", "t"]
     town.kill(back_end)
     creation.result()
+    assert list_tables(town, town.cloud.master) == created
+    assert len({table["number"] for table in created}) == 2
     town.clients[1].write("other", "a", {"n": 1}).result()
 
 
@@ -143,6 +165,44 @@ def test_dead_standby_is_no_member_until_it_is_back():
     town.work(seconds=10)
     assert set(mastership(town).members) == set(town.stores)
     assert town.list_problems() == []
+    assert_equal_stores(town)
+
+
+def test_late_copy_of_an_acknowledgement_does_not_stop_the_service():
+    """The standby has died since then: nothing waits for it for long, although it is to be admitted."""
+    town = Town(5)
+    standby = town.cloud.standbys[0]
+    repeat_late(town, standby, 20.0)
+    town.clients[0].write("t", "a", {"n": 1}).result()
+    town.kill(standby)
+    town.clients[0].write("t", "a", {"n": 2}).result()
+    assert mastership(town).members == [town.cloud.back_end]
+    town.lab.run(seconds=25)
+    write = town.clients[0].write("t", "a", {"n": 3})
+    town.lab.run(seconds=20)
+    assert write.done()
+    town.lab.faults.messages()
+    town.restart(standby)
+    town.work(seconds=20)
+    assert town.list_problems() == []
+    assert_equal_stores(town)
+
+
+def test_standby_that_dies_before_it_has_all_is_not_waited_for():
+    """It has acknowledged the store as it was, and others were told of more by then."""
+    town = Town(6)
+    standby = town.cloud.standbys[0]
+    town.kill(standby)
+    town.work(seconds=10)
+    repeat_late(town, standby, 1.0, is_first_lost=True)
+    town.restart(standby)
+    town.work(seconds=1.7, every_s=0.05)
+    town.kill(standby)
+    town.work(seconds=20)
+    town.lab.faults.messages()
+    assert town.list_problems() == []
+    assert town.longest_wait_s() < 15
+    town.restart(standby)
     assert_equal_stores(town)
 
 
@@ -337,6 +397,29 @@ def test_stores_and_naming_machine_under_faults(seed):
     names = town.play()
     assert town.list_problems() == [], names
     assert_equal_stores(town)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_garbled_messages_cause_neither_failure_nor_endless_questions_after_a_take_over(seed, monkeypatch):
+    """Damaged copies of a message of the log open questions, whose answers are damaged, too."""
+    town = Town(seed, writers=1)
+    town.work(seconds=2)
+    world, left = type(town.lab.world), [20_000]
+    with garble_messages(town.lab, seed) as sent:
+        handle = world._handle
+
+        def count_and_handle(self, process, event):
+            left[0] -= 1
+            assert left[0] > 0, "too many events"
+            handle(self, process, event)
+
+        monkeypatch.setattr(world, "_handle", count_and_handle)
+        town.kill(town.cloud.back_end)
+        town.work(seconds=20)
+        monkeypatch.undo()
+    assert sent["StoreServer"] > 0
+    assert town.cloud.master in town.cloud.standbys
+    assert town.lab.problems.empty
 
 
 def acknowledge_at_once(self, now_us, event):

@@ -3,65 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
 import pytest
 from busy_labs import POLICY
+from mud_towns import PhoneTown
 from odd_messages import garble_messages
 
-from mudkit import Lab
 from mudkit.events import Received
 from mudkit.systems import mud
 from mudkit.systems.mud.messages.naming import Assignments, Suspect
 from mudkit.systems.mud.messages.parts import server_of_session
 from mudkit.wire import as_wire
 
-PHONES = [f"p{number}" for number in range(6)]
+PHONES = 6
 
 
-class Town:
-    """Phones that read all of a table, and a writer."""
+class Town(PhoneTown):
+    """Town whose notification servers are replaced."""
 
     def __init__(self, servers=2, **phone):
-        self.lab = lab = Lab(seed=3)
-        self.cloud = mud.Cloud(lab, notification_servers=servers)
-        self.hosts = [address.split("/")[0] for address in self.cloud.notification_servers]
-        self.phones = {name: self.client(lab.device(name), **phone) for name in PHONES}
-        self.writer = self.client(lab.server("writer"))
-        self.writer.create("t").result()
-        self.heard = {name: [] for name in PHONES}
-        self.count = 0
-
-    def client(self, host, **more):
-        return mud.Client(host, self.cloud, app="n", token=self.lab.token("u", "n", hours=999), **more)
-
-    def begin(self):
-        for name, phone in self.phones.items():
-            phone.read(
-                "t", "n > 0", "continuous", sync_timestamp=0,
-                callback=partial(self.hear, name),
-            )  # fmt: skip
-        self.lab.run(minutes=1)
-        return self
-
-    def hear(self, name, notice):
-        """Note a write of which a phone is notified; a garbled request may have ended the read instead."""
-        if isinstance(notice, mud.Change):
-            self.heard[name].append(notice.record["n"])
-
-    def write(self, times=1, every_s=1.0):
-        for _ in range(times):
-            self.count += 1
-            self.writer.write("t", f"k{self.count}", {"n": self.count})
-            self.lab.run(seconds=every_s)
-
-    def kill(self, number, minutes=0.0):
-        self.lab.faults.kill(self.hosts[number])
-        self.lab.run(minutes=minutes)
-
-    @property
-    def naming(self):
-        return self.lab.world.at_address[self.cloud.naming].machine
+        super().__init__("notification_servers", PHONES, phone=phone, notification_servers=servers)
 
     def servers_of_sessions(self):
         """Count the phones by the number of the server with which they have a session."""
@@ -71,20 +32,7 @@ class Town:
 
     def assert_all_heard(self):
         """Check that each phone has heard of each write once, and in order."""
-        assert self.heard == {name: [*range(1, self.count + 1)] for name in PHONES}
-
-    def record_messages(self, is_lost=lambda source, to: False):
-        """Record messages from now on: senders, receivers and messages; lose some."""
-        sent = []
-
-        def fault_hook(transfer):
-            source = transfer.sender.address
-            sent.append((source, transfer.to, transfer.message))
-            return () if is_lost(source, transfer.to) else (0,)
-
-        self.lab.faults.messages()
-        self.lab.world.fault_hook = fault_hook
-        return sent
+        assert self.heard == {name: [*range(1, self.count + 1)] for name in self.phones}
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -96,7 +44,7 @@ def test_another_server_takes_over_from_a_dead_one(number):
     town.kill(number)
     town.write(60)
     town.assert_all_heard()
-    assert town.servers_of_sessions() == {1 - number: len(PHONES)}
+    assert town.servers_of_sessions() == {1 - number: PHONES}
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -121,7 +69,7 @@ def test_idle_reads_move_without_a_write():
         Received(town.cloud.processors[0], Suspect(town.cloud.notification_servers[1], 0)),
     )
     town.lab.run(seconds=20)
-    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.servers_of_sessions() == {0: PHONES}
 
 
 def test_heartbeat_finds_the_new_server_of_a_device_without_reads():
@@ -132,7 +80,7 @@ def test_heartbeat_finds_the_new_server_of_a_device_without_reads():
     town.cloud.ship(POLICY, app="n").result()
     town.lab.run(minutes=2)
     versions = [phone.policies().result()["read"]["version"] for phone in town.phones.values()]
-    assert versions == [POLICY.version] * len(PHONES)
+    assert versions == [POLICY.version] * PHONES
 
 
 def test_policies_arrive_that_were_shipped_while_a_server_was_dead():
@@ -141,7 +89,7 @@ def test_policies_arrive_that_were_shipped_while_a_server_was_dead():
     town.cloud.ship(POLICY, app="n").result()
     town.write(60)
     versions = [phone.policies().result()["read"]["version"] for phone in town.phones.values()]
-    assert versions == [POLICY.version] * len(PHONES)
+    assert versions == [POLICY.version] * PHONES
 
 
 @pytest.mark.parametrize("store", ["as it was", "a backup", "wiped"])
@@ -157,11 +105,11 @@ def test_server_that_comes_back_is_a_spare_until_another_one_dies(store):
     else:
         town.lab.faults.restore(town.hosts[1], wiped if store == "wiped" else backup)
     town.write(60)
-    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.servers_of_sessions() == {0: PHONES}
     assert town.lab.world.at_address[town.cloud.notification_servers[1]].machine._sessions == {}
     town.kill(0)
     town.write(60)
-    assert town.servers_of_sessions() == {1: len(PHONES)}
+    assert town.servers_of_sessions() == {1: PHONES}
     town.assert_all_heard()
 
 
@@ -173,7 +121,7 @@ def test_live_server_that_hears_nothing_of_its_replacement_harms_nobody():
     town.lab.world._handle(town.lab.world.at_address[naming], suspect)
     town.write(60)
     town.assert_all_heard()
-    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.servers_of_sessions() == {0: PHONES}
     town.lab.faults.kill("p0")  # it asks the first server first, and has heard of no epoch
     town.lab.faults.restart("p0")
     town.write(60)
@@ -192,7 +140,7 @@ def test_without_the_naming_machine_all_goes_on_but_nobody_takes_over():
     town.lab.faults.restart("mud-names")
     town.lab.run(minutes=2)
     town.assert_all_heard()
-    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.servers_of_sessions() == {0: PHONES}
 
 
 @pytest.mark.parametrize("also_dead", [0, 2])
@@ -235,7 +183,7 @@ def test_naming_machine_that_restarts_repeats_its_last_change():
 
 def test_only_server_is_not_replaced_and_goes_on_when_it_is_back():
     town = Town(servers=1).begin()
-    town.kill(0, minutes=30)
+    town.kill(0, seconds=1800)
     town.write(5)
     assert town.naming.ranges.epoch == 0
     town.lab.faults.restart(town.hosts[0])
@@ -252,7 +200,7 @@ def test_nothing_changes_while_all_servers_are_dead():
     town.lab.faults.restart(town.hosts[0])
     town.lab.run(minutes=3)
     town.assert_all_heard()
-    assert town.servers_of_sessions() == {0: len(PHONES)}
+    assert town.servers_of_sessions() == {0: PHONES}
 
 
 def test_naming_machine_is_idle_while_nobody_suspects_a_server():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -386,3 +387,29 @@ def test_unusable_cell_is_refused():
     lab = Lab()
     with pytest.raises(ParameterError, match="cell_km"):
         mud.Client(lab.device("ann"), mud.Cloud(lab), app="news", reports_usage=True, cell_km=0.0)
+
+
+def test_mined_policies_are_shipped_where_they_differ():
+    """Each policy goes to its app, with the next version; one that decides as that in use stays."""
+    lab, cloud, ann = start(Learner([]), read_policy=mud.ShippedPolicy())
+    local, own = (Artefact.create("read", 1, [], [[0]], [action]) for action in ("local", "own"))
+    of_apps = SimpleNamespace(policies=(LearntPolicy("news", local), LearntPolicy("maps", own)))
+    shipped = [cloud.ship(of_apps).result() for _ in range(2)]
+    lab.run(minutes=1)
+    assert shipped == [1, 0]  # that of maps takes nothing back
+    assert [policy["version"] for policy in ann.policies().result().values()] == [1]
+    taken_back = SimpleNamespace(policies=(LearntPolicy("news", own),))
+    assert cloud.ship(taken_back).result() == 1
+
+
+def test_mined_policies_have_apps_and_one_policy_needs_one():
+    _, cloud, _ = start(Learner([]))
+    policy = Artefact.create("read", 1, [], [[0]], ["local"])
+    with pytest.raises(ParameterError, match="app that the policy is for"):
+        cloud.ship(policy)
+    for more in ({"app": "news"}, {"to": ["phone"]}):
+        with pytest.raises(ParameterError, match="for all devices of its apps"):
+            cloud.ship(SimpleNamespace(policies=()), **more)
+    damaged = SimpleNamespace(policies=[LearntPolicy("news", SimpleNamespace(document={"format": 2}))])
+    with pytest.raises(ParameterError):
+        cloud.ship(damaged).result()

@@ -13,6 +13,7 @@ from mudkit.systems.mud.messages.requests import RequestRefused
 from mudkit.systems.mud.servers import gateway
 from mudkit.systems.mud.servers.confirmed_tables import CONFIRMED_US, UNANSWERED_US
 from mudkit.systems.mud.servers.gateway import Gateway
+from mudkit.systems.mud.servers.log_follower import MAX_QUESTIONS, QUESTIONS_US
 from mudkit.tokens import Authority
 
 TABLE = {
@@ -551,3 +552,32 @@ def test_gateway_answers_what_it_knows_of_a_table_when_its_tables_are_confirmed(
     assert (to, answer) == ("naming", {"kind": "table", **question, "number": 3, "partitions": 2})
     ((_, answer),) = handle_event(started, "table?", "naming", name="u", sent_us=4)
     assert answer["error"]["summary"] == "There is no such table."
+
+
+def test_request_that_waits_and_comes_again_waits_no_more_when_it_is_passed_on(machine, token):
+    """Its client has heard of the log's incarnation from the answer to another request in between."""
+    ((to, question),) = ask(machine, token, start="theirs", now_us=10, **read_fields())
+    assert (to, question["kind"]) == ("master", "has")
+    passed = ask(machine, token, now_us=20, **read_fields())
+    assert [op_of(message) for _, message in passed] == ["read", "read"]
+    for _, routed in passed:
+        (partition,) = routed["route"]["partitions"]
+        answer = handle_event(machine, "part", "r", 30, id=routed["id"], partition=partition)
+    assert [message["kind"] for _, message in answer] == ["part", "complete"]
+    assert sent(machine.handle(10**6, TimerFired("tables"))) == []
+
+
+def test_messages_of_other_incarnations_open_some_questions_at_a_time(machine):
+    """Damaged copies may open a question each, whose answers open others, without an end."""
+
+    def count_questions(now_us):
+        messages = [
+            handle_event(machine, "log", "master", now_us, entries=[], lineage={f"{number}": 5})
+            for number in range(3 * MAX_QUESTIONS)
+        ]
+        assert [message["lsn"] for ((_, message),) in messages] == [7] * len(messages)
+        return sum("nonce" in message for ((_, message),) in messages)
+
+    assert count_questions(QUESTIONS_US) == MAX_QUESTIONS
+    assert count_questions(2 * QUESTIONS_US - 1) == 0
+    assert count_questions(2 * QUESTIONS_US) == MAX_QUESTIONS

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from mud_machines import build_message, handle_event, is_dropped, op_of, ports, sent
+from mud_machines import (
+    answer_request,
+    build_message,
+    choose_for,
+    handle_event,
+    is_dropped,
+    op_of,
+    ports,
+    sent,
+)
 
 from mudkit.delivery.stream import StreamItem
 from mudkit.events import LinkUp, Received, Send, SendFailed, SetTimer, TimerFired
@@ -48,11 +57,20 @@ class Harness:
     def __init__(self, rows=(), number=0, processors=1, replicas=("r1", "r2"), store=None):
         self.ports = store or ports("me")
         self.processor = create_processor(self.ports, number, processors, replicas)
-        self.processor.handle(0, LinkUp("me", "server"))
+        begun = sent(self.processor.handle(0, LinkUp("me", "server")))
         self.lsn = 5
-        state = {"lsn": 5, "tables": [{**TABLE, **REST}], "rows": [("t", row_) for row_ in rows]}
-        handle_event(self.processor, "state", "master", turn=TURN, **state)
+        self.rows = [("t", row_) for row_ in rows]
+        self.answer_requests(begun)
         self.requests = 0
+
+    def answer_requests(self, messages):
+        """Answer the requests among messages for rows of the log; return what is sent then."""
+        return [
+            answer
+            for _, message in messages
+            if message["kind"] == "follow"
+            for answer in answer_request(self.processor, message, self.lsn, [{**TABLE, **REST}], self.rows)
+        ]
 
     def commit(self, key, ver, data=None, predicate=None, now_us=0):
         self.lsn += 1
@@ -60,7 +78,9 @@ class Harness:
         return self.receive_log(entry, now_us=now_us)
 
     def receive_log(self, *entries, now_us=0):
-        return list_notices(handle_event(self.processor, "log", "master", now_us, entries=list(entries)))
+        chosen = choose_for(self.processor, self.lsn)
+        received = handle_event(self.processor, "log", "master", now_us, entries=list(entries), **chosen)
+        return list_notices(received)
 
     def register(self, handle=1, text="TRUE", now_us=0, **fields):
         """Register a read whose question the back end answers at once; return what is sent to others.
@@ -822,12 +842,13 @@ def test_position_and_digests_suffice_if_nothing_delivered_has_changed():
 
 def move(harness, epoch, *moved):
     """Send a processor the partitions that have moved; return what it sends but the acknowledgement."""
-    *sent, acknowledgement = handle_event(
+    *messages, acknowledgement = handle_event(
         harness.processor, "assignments", "naming", epoch=epoch, servers=["server"],
         processors=harness.processor._ranges.present.processors, moved=[list(one) for one in moved],
     )  # fmt: skip
     assert acknowledgement == ("naming", {"kind": "assigned", "epoch": epoch})
-    return sent
+    harness.answer_requests(messages)
+    return [message for message in messages if message[0] != "master"]
 
 
 def bodies(messages):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mud_machines import handle_event, is_dropped, ports, sent
+from mud_machines import answer_request, handle_event, is_dropped, ports, sent
 
 from mudkit.delivery.stream import Outgoing
 from mudkit.events import LinkUp, SendFailed, TimerFired
@@ -174,21 +174,34 @@ def test_spare_that_acknowledges_nothing_is_not_waited_for(back_end):
     assert back_end._log == {}
 
 
+def test_late_message_of_a_replaced_processor_is_not_waited_for_without_end(back_end):
+    """Else its position would be unknown for ever: no tombstone would be removed, and no entry deleted."""
+    follow(back_end, "p", "q", "r")
+    assign(back_end, "q", epoch=5)
+    commit(back_end, "q", "r")
+    back_end.handle(SUSPECT_US + SECOND_US, TimerFired("again"))
+    assert back_end._absent == {"p"}
+    handled = handle_event(back_end, "read", "p")
+    assert [(to, message["kind"]) for to, message in handled] == [("gateway", "part"), ("p", "log")]
+    back_end.handle(4 * SUSPECT_US, TimerFired("again"))
+    assert commit(back_end, "q", "r") == ["r", "q"]
+    assert back_end._log == {}
+
+
 # -- processor
 
 
 def test_processor_that_lacks_deleted_entries_begins_anew_with_the_state():
     machine = Processor(ports("p"), ["p", "q"], ["master"], [], ["g"], ["s"], "naming")
-    machine.handle(0, LinkUp("p", "server"))
-    state = {"turn": bytes(8).hex(), "tables": [], "rows": []}
-    handle_event(machine, "state", "master", lsn=5, **state)
+    ((_, request),) = [one for one in sent(machine.handle(0, LinkUp("p", "server"))) if one[0] == "master"]
+    answer_request(machine, request, 5, [])
     assert [message["kind"] for _, message in handle_event(machine, "log", "master", entries=[])] == ["has"]
     late = handle_event(machine, "log", "master", 9, entries=[], after=5, through=5)
     assert [message["kind"] for _, message in late] == ["has"]
     missing = handle_event(machine, "log", "master", 9, entries=[], after=7, through=7)
     assert [message["kind"] for _, message in missing] == ["stream", "follow"]
     assert bodies(missing)[0]["what"] == "life"
-    handle_event(machine, "state", "master", lsn=7, **state)
+    answer_request(machine, missing[-1][1], 7, [])
     assert machine._log.lsn == 7
 
 
