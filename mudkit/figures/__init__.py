@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         knowledge_map,
         update_knowledge,
     )
+    from mudkit.figures.regimes import regime_map
     from mudkit.figures.style import PLOTLY_CONFIG
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -118,6 +119,7 @@ __all__ = [
     "radiator_pushes",
     "radio_timeline",
     "reads_near_busiest",
+    "regime_map",
     "rows_over_time",
     "rule_firing",
     "rule_search",

@@ -123,9 +123,14 @@ def frontier_of_reads(
     if not len(fleet.ids):
         raise no_reads()
     sample = devices.gather(fleet, fleet.sample_pairs(seed, MAX_LEARNT_PAIRS))
-    of_folds = []
-    for examples in examples_of_folds(sample, sample.are_stale(completeness), fleet.ids):
-        trees = ReadTrees.grow(*examples, features)
+    is_stale = sample.are_stale(completeness)
+    are_alike = bool((is_stale == is_stale[:1]).all())
+    of_folds: list[tuple[LearntReads | _Alike, ...]] = []
+    for of_others, stale in examples_of_folds(sample, is_stale, fleet.ids):
+        if not are_alike and (stale == stale[:1]).all():  # what differs is with the devices of the fold
+            of_folds.append((_Alike(not stale.any()),) * len(prices))
+            continue
+        trees = ReadTrees.grow(of_others, stale, features)
         of_folds.append(tuple(trees.choose(CostMatrix(price, 1.0).table())[0] for price in prices))
     (counts,) = devices.total(_ReplayByPrice(completeness, features, fleet.ids, tuple(of_folds)))
     leaves = np.median([[learnt.leaves for learnt in of_fold] for of_fold in of_folds], axis=0)
@@ -135,13 +140,22 @@ def frontier_of_reads(
 
 
 @dataclass(frozen=True)
+class _Alike:
+    """The decision of a fold in which all examples to learn from had the same outcome: a tree of one leaf."""
+
+    is_local: bool
+    leaves = 1
+    density = None
+
+
+@dataclass(frozen=True)
 class _ReplayByPrice:
     """Queries sent and stale answers of some devices by price, by the trees of each fold for all prices."""
 
     completeness: float | None
     features: Features
     fleet_ids: NDArray[np.int64]
-    of_folds: tuple[tuple[LearntReads, ...], ...]
+    of_folds: tuple[tuple[LearntReads | _Alike, ...], ...]
 
     def __call__(self, pairs: Pairs) -> list[NDArray[np.int64]]:
         is_stale = pairs.are_stale(self.completeness)
@@ -150,7 +164,10 @@ class _ReplayByPrice:
         for by_price, (is_own, own) in zip(self.of_folds, groups, strict=True):
             known = read_features(own, self.features, by_price[0].density)
             for decided, learnt in zip(local, by_price, strict=True):
-                decided[is_own] = learnt.tree.decide(known) == 0
+                if isinstance(learnt, _Alike):
+                    decided[is_own] = learnt.is_local
+                else:
+                    decided[is_own] = learnt.tree.decide(known) == 0
         replays = [replay(pairs, decided) for decided in local]
         counts = [((served == SENT).sum(), stale_answers(is_stale, served)) for served in replays]
         return [np.array(counts, dtype=np.int64)]

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +23,11 @@ from mudkit.reproduce import (
     lasthop,
     lasthop_speed,
     mobius,
-    mobius_caching,
+    mobius_map,
     mobius_overhead,
+    mobius_reads,
     mobius_scaling,
+    mobius_writes,
     radiator,
     radiator_scale,
     sublim,
@@ -34,7 +36,7 @@ from mudkit.reproduce.harness import BusyCores
 from mudkit.reproduce.row import NOT_MEASURED, Measured, Quantity, Row, Say, judge, say_nothing
 
 _PAPERS: Final = (
-    (mobius, mobius_scaling, mobius_overhead, mobius_caching),
+    (mobius, mobius_scaling, mobius_overhead, mobius_reads, mobius_writes, mobius_map),
     (lasthop, lasthop_speed),
     (contrail,),
     (radiator, radiator_scale),
@@ -103,7 +105,8 @@ class Result:
         Returns
         -------
         dict
-            ``row, source, paper, measured, spread, verdict, reason, parameters, date, minutes, busy_cores``.
+            ``row, source, paper, measured, spread, verdict, reason, parameters, cells, date, minutes,
+            busy_cores``.
         """
         verdict, reason = judge(self.row, self.measured)
         quantities = self.measured.quantities if self.measured else {}
@@ -116,6 +119,7 @@ class Result:
             "verdict": verdict,
             "reason": reason,
             "parameters": dict(self.measured.parameters) if self.measured else {},
+            "cells": dict(self.measured.cells) if self.measured else {},
             "date": self.date,
             "minutes": self.kept.minutes if self.kept else None,
             "busy_cores": self.kept.busy_cores if self.kept else None,
@@ -262,7 +266,7 @@ def _measure(row: Row, say: Say, place: Path | None) -> Result:
         began_s = time.monotonic()
         measured = row.measure(lambda text: say(f"{row.name}: {text}"))
         minutes = (time.monotonic() - began_s) / 60
-    measured = Measured(measured.quantities, {**measured.parameters, "machine": _machine()})
+    measured = replace(measured, parameters={**measured.parameters, "machine": _machine()})
     date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     kept = Kept(measured, date, round(minutes, 3), round(busy.others, 2))
     save_result(row.name, kept, place or results_folder())
@@ -280,6 +284,7 @@ def save_result(name: str, kept: Kept, place: Path) -> None:
         whole: dict[str, Any] = {
             "figures": {name: asdict(quantity) for name, quantity in kept.measured.quantities.items()},
             "parameters": kept.measured.parameters,
+            "cells": kept.measured.cells,
             "date": kept.date,
             "minutes": kept.minutes,
             "busy_cores": kept.busy_cores,
@@ -295,7 +300,7 @@ def load_result(name: str, place: Path) -> Kept | None:
             key: Quantity(float(quantity["median"]), float(quantity["low"]), float(quantity["high"]))
             for key, quantity in whole["figures"].items()
         }
-        measured = Measured(quantities, dict(whole["parameters"]))
+        measured = Measured(quantities, dict(whole["parameters"]), dict(whole.get("cells", {})))
         return Kept(measured, str(whole["date"]), float(whole["minutes"]), float(whole["busy_cores"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is only a cache

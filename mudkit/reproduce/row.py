@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mudkit import words
@@ -53,10 +53,13 @@ class Measured:
         The quantities by name; the name has the unit.
     parameters : mapping
         Seeds, sizes, and everything else that the quantities depend on.
+    cells : mapping of str to mapping
+        Measures of each cell of a map by name, one number each; most rows have no map.
     """
 
     quantities: Mapping[str, Quantity]
     parameters: Mapping[str, Any]
+    cells: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

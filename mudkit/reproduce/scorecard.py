@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,12 +13,14 @@ import pandas as pd
 
 from mudkit import words
 from mudkit.files import staged_file
+from mudkit.reproduce.mobius_map import MAPS, map_table
 from mudkit.reproduce.outcome import Result
 from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE, Quantity
 from mudkit.reproduce.table import parameter_text
 
 if TYPE_CHECKING:
     import nbformat
+    import plotly.graph_objects as go
 
 BUSY_CORES: Final = 0.2
 """Cores used by other programs above which a row counts as measured under load."""
@@ -30,6 +33,7 @@ _MEANS: Final = {
     NOT_MEASURED: "no result is kept that can be judged",
 }
 _MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}
+_PLOTLY: Final = "application/vnd.plotly.v1+json"
 _LOADED: Final = "; under load: other programs kept"
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|~$#])")
 
@@ -62,11 +66,26 @@ def write(results: Sequence[Result], path: Path) -> None:
 
 
 def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
-    """Return the scorecard as a notebook for :func:`mudkit.report.html.export_html`."""
+    """Return the scorecard, and the maps of its rows, for :func:`mudkit.report.html.export_html`."""
     from nbformat import v4  # loading this takes longer than loading all of mudkit
 
-    page: nbformat.NotebookNode = v4.new_notebook(cells=[v4.new_markdown_cell(text(results))])
+    figures = [figure for result in results for figure in _maps(result)]
+    outputs = [
+        v4.new_output("display_data", data={_PLOTLY: json.loads(figure.to_json())}) for figure in figures
+    ]
+    maps = [v4.new_code_cell("", outputs=[output]) for output in outputs]
+    page: nbformat.NotebookNode = v4.new_notebook(cells=[v4.new_markdown_cell(text(results)), *maps])
     return page
+
+
+def _maps(result: Result) -> Iterator[go.Figure]:
+    """Draw the maps of a row that has cells."""
+    from mudkit.figures import regime_map  # loads plotly
+
+    if result.measured is not None and result.measured.cells:
+        for title, level, value in MAPS[result.row.name]:
+            table = map_table(result.measured.cells, level, value)
+            yield regime_map(table, title=f"{result.row.name}. {title}")
 
 
 def quantities(results: Sequence[Result]) -> pd.DataFrame:
@@ -175,6 +194,8 @@ def _section(result: Result) -> Iterator[str]:
     others = {name: quantity for name, quantity in measured.items() if name not in _required(result)}
     if others:
         yield from _others(others)
+    if kept and kept.measured.cells:
+        yield from _cells(kept.measured.cells)
     if kept:
         parameters = dict(kept.measured.parameters)
         machine = parameters.pop("machine", {})
@@ -194,6 +215,17 @@ def _others(quantities: dict[str, Quantity]) -> Iterator[str]:
     yield "| figure | ours: median (lowest to highest) |"
     yield "|---|--:|"
     yield from (f"| {_plain(name)} | {quantity} |" for name, quantity in quantities.items())
+    yield "\n</details>\n"
+
+
+def _cells(cells: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield the lines of a folded table of the cells of a map, a row each."""
+    names = list(next(iter(cells.values())))
+    yield f"<details>\n<summary>All {words.count(len(cells), 'cell')}</summary>\n"
+    yield f"| cell | {' | '.join(map(_plain, names))} |"
+    yield f"|---|{'--:|' * len(names)}"
+    for cell, measures in cells.items():
+        yield f"| {_plain(cell)} | {' | '.join(words.number(measures[name]) for name in names)} |"
     yield "\n</details>\n"
 
 

@@ -80,14 +80,14 @@ def normal_longitude(lon: ArrayLike) -> NDArray[np.float64]:
 
 
 def flat_to_degrees(
-    lat: float, lon: float, east_km: ArrayLike, north_km: ArrayLike
+    lat: ArrayLike, lon: ArrayLike, east_km: ArrayLike, north_km: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Turn places of the flat map around a centre (degrees) into latitudes and longitudes.
+    """Turn places of the flat map around a centre (degrees), or each around its own, into degrees.
 
     Lengths are exact on the centre's parallel; at latitude 60, 50 km from the centre, the error is 1.4 %.
     """
-    lats = lat + np.asarray(north_km) / KM_PER_DEGREE
-    lons = lon + np.asarray(east_km) / (KM_PER_DEGREE * np.cos(np.radians(lat)))
+    lats = np.asarray(lat) + np.asarray(north_km) / KM_PER_DEGREE
+    lons = np.asarray(lon) + np.asarray(east_km) / (KM_PER_DEGREE * np.cos(np.radians(lat)))
     return lats, normal_longitude(lons)
 
 

@@ -25,7 +25,9 @@ from mudkit.learning import (
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline import devices as pipeline_devices
 from mudkit.pipeline import slices
-from mudkit.reproduce.mobius_caching import M4, M5, Traces
+from mudkit.reproduce.mobius_reads import M4, TREES
+from mudkit.reproduce.mobius_traces import Traces
+from mudkit.reproduce.mobius_writes import M5
 from mudkit.reproduce.row import judge, say_nothing
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.policies.policies import NearAndRecent
@@ -165,7 +167,9 @@ def test_m4_measures_all_required_quantities(spark):
     for completeness in ("1", "0.9"):
         regime = f"20 cars, 1 town, completeness {completeness}"
         assert 0 < shares[f"bound sends, {regime}"] <= shares[f"rule sends, {regime}"] < 1
-        assert shares[f"bound sends, {regime}"] <= shares[f"tree sends, {regime}"] <= 1
+        assert shares[f"bound sends, {regime}"] <= shares[f"tree as stale as the rule sends, {regime}"] <= 1
+        for tree in TREES:
+            assert 0 <= shares[f"{tree} is stale, {regime}"] <= 1 - shares[f"{tree} sends, {regime}"]
     assert shares["regimes with a gap over 5 points"] <= 2
     assert (
         shares["times fewer queries, 3.5 times fewer stale, bound, best regime"]

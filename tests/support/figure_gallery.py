@@ -225,6 +225,30 @@ def _fates() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task", "system", "useful", "late", "stale", "unopened", "lost"])
 
 
+def _regimes() -> pd.DataFrame:
+    """Return a map of two ways to look by twelve ways to write."""
+    who = [
+        "nothing to judge",
+        "not even the bound",
+        "only the bound",
+        "a tree at some price",
+        "a tree as it is learnt",
+    ]
+    rows = [
+        (when, minutes, f"{cars} cars {written}, {places}", who[(number + minutes // 10) % 5], 1.5 * minutes**0.5, 1.0 + number / 6)
+        for when in ("all day", "in peaks")
+        for number, (cars, written, places) in enumerate(
+            (cars, written, places)
+            for cars in ("few", "many")
+            for written in ("by day", "at night", "all the time")
+            for places in ("dense", "sparse")
+        )
+        for minutes in (5, 15, 30, 60, 120, 240)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["when", "every_min", "writing", "who", "bound", "tree"])
+    return table.astype({"who": pd.CategoricalDtype(who, ordered=True)})
+
+
 def _hours(days: list[float]) -> pd.DataFrame:
     generator = np.random.default_rng(8)
     start = [
@@ -465,6 +489,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "side_by_side": lambda: figures.side_by_side(
         _compared(), ("18 May", "21 May"), title="95 % intervals of both runs"
     ),
+    "regime_map": lambda: figures.regime_map(_regimes(), title="Who can save how much"),
     "rows_over_time": lambda: figures.rows_over_time(_hours([0, 1, 2]), title="Rows over time", tz="UTC"),
     "rows_over_time, sparse days": lambda: figures.rows_over_time(
         _hours(list(np.linspace(0, 700, 18).round())), title="Rows over time", tz="UTC"

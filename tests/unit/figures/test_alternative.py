@@ -37,6 +37,7 @@ MAIN_NUMBERS = {
     "pareto": ["not beaten: ", "to everyone (9.1, 0.99)", "beaten: relay (4, 0.98)"],
     "policy_scatter": ["tree: x 52.5, y 7.5"],
     "radio_timeline": ["193 J in all", "tail: 165 J (85 %)"],
+    "regime_map": ["few cars by day, dense: 3.4 and 1.0, 5.8 and 1.0"],
     "rows_over_time": ["72 bars from 272 to 338, the highest at 2008-05-18 18:00"],
     "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
     "sensitivity": ["as assumed", "window 4 h", "age, 20.0 %"],

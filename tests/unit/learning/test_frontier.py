@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from learning_traces import (
     MINUTE_US,
@@ -35,6 +36,22 @@ def test_hours_are_numbered_by_weekday_and_weekend():
     assert hours_of(times, np.zeros(6)).tolist() == [0, 23, 0, 24, 27, 0]
     west_deg = np.full(6, -15.0)
     assert hours_of(times, west_deg).tolist() == [47, 22, 23, 23, 26, 47]
+
+
+def test_a_fold_that_learns_from_answers_that_are_all_alike_decides_alike():
+    """All stale answers are with one device: who learns without it would always answer from the cache."""
+    labels, reads = build_labelled_reads(devices=12)
+    own = reads.filter(pc.equal(reads["device"], reads["device"][0]))["read_id"]
+    is_own = pc.is_in(labels["read_id"], value_set=own).to_numpy(zero_copy_only=False)
+    column = labels.column_names.index("missing")
+    labels = labels.set_column(column, "missing", [np.where(is_own, labels["missing"].to_numpy(), 0)])
+    pairs = Pairs.of(labels, reads)
+    frontier = frontier_of_reads(LocalDevices(pairs), None, prices=(1.0, 1000.0))
+    alone = pairs.of_devices(np.unique(pairs.device[pairs.read[pairs.missing > 0]]))
+    served = replay(alone, np.ones(len(alone.read), np.bool_))
+    expected = np.count_nonzero(alone.missing[served[served != SENT]] > 0) / len(pairs.device)
+    assert 0 < expected < 1
+    assert frontier["stale_share"].to_list() == pytest.approx([expected] * 2)
 
 
 def test_frontier_saves_writes_that_are_never_read(world):

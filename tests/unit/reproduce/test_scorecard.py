@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.files import sha256
+from mudkit.report.html import export_html
 from mudkit.reproduce import outcome, results
+from mudkit.reproduce.mobius_map import M5_MAP
+from mudkit.reproduce.mobius_regimes import REGIMES
 from mudkit.reproduce.row import Measured, Quantity, Required, Row
 from mudkit.reproduce.scorecard import BUSY_CORES, notebook, quantities, text, write
 
@@ -182,3 +186,39 @@ def test_committed_scorecard_matches_the_rows():
             r"^\| (.+) \| [^|]+ \| (.+) \| [^|]+ \|$", plain.split("<details>")[0], re.MULTILINE
         )
         assert [f"{quantity}: {bound}" for quantity, bound in table[1:]] == required
+
+
+def test_cells_of_a_map_are_kept_and_are_rows_of_a_table(tmp_path):
+    cells = {
+        "often; by day": {"level": 2.0, "times <fewer>": 4.5},
+        "seldom; by day": {"level": 0.0, "times <fewer>": math.inf},
+    }
+    of_map = dataclasses.replace(
+        ROWS[0], measure=lambda say: dataclasses.replace(ROWS[0].measure(say), cells=cells)
+    )
+    results([of_map], place=tmp_path)
+    (kept,) = results((), rows=[of_map], place=tmp_path)
+    assert kept.measured.cells == cells
+    assert kept.as_json()["cells"] == cells
+    page = text([kept])
+    assert "All 2 cells" in page
+    assert "| cell | level | times \\<fewer\\> |" in page
+    assert "| often; by day | 2 | 4.5 |" in page
+    assert "All" not in text(results([ROWS[1]], place=tmp_path))
+
+
+def test_page_has_the_maps_of_a_row(tmp_path):
+    cell = {
+        "level": 2.0,
+        "bound, times fewer messages than 30 min": 4.5,
+        "tree, times fewer messages than 30 min": 1.5,
+    }
+    cells = {str(regime): cell for regime in REGIMES}
+    measured = Measured({}, {}, cells)
+    result = outcome.Result(M5_MAP, outcome.Kept(measured, "2031-01-02", 1.0, 0.0))
+    page = notebook([result])
+    (figure,) = (output for cell in page.cells[1:] for output in cell.outputs)
+    assert "only the bound: 144 cells" in json.dumps(figure)
+    export_html(page, tmp_path / "page.html", title="Scorecard")
+    assert "few cars by day, dense" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert len(notebook([outcome.Result(M5_MAP, None)]).cells) == 1
