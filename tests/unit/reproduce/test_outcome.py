@@ -12,7 +12,7 @@ from mudkit.reproduce import outcome, results, table
 from mudkit.reproduce.outcome import ROWS
 from mudkit.reproduce.row import Measured, Quantity, Required, Row
 
-KEYS = ["row", "source", "paper", "measured", "spread", "verdict", "reason", "parameters", "date",
+KEYS = ["row", "source", "paper", "measured", "spread", "verdict", "reason", "parameters", "cells", "date",
         "minutes", "busy_cores"]  # fmt: skip
 
 
