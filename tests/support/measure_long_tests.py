@@ -18,6 +18,7 @@ MIN_S, MIN_CASE_S = 0.7, 0.1
 """Least seconds of a function or fixture that is listed, and on average of its cases: many short ones are not."""
 ALWAYS_RUN = (
     "tests/faults/test_mud_campaign.py",
+    "tests/mutants/test_mutants.py::test_listed_survivors",
     "tests/notebooks/test_chapters.py",
     "tests/unit/test_displays.py",
     "tests/unit/test_docs.py",

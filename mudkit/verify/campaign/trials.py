@@ -234,19 +234,20 @@ class Trials:
     def _is_notified(self, watch: Watch) -> bool | None:
         """Write a record, and return whether a continuous read is notified in time.
 
-        None: nobody can write.
+        None: nobody can write, or the writer's token has expired before the write arrived.
         """
         writers = [name for name in self._writers if self._is_well(name)]
         if not writers:
             return None
-        self._work.write(self._draw.choice(writers), key=_KEY, is_open=True)
+        writer = self._draw.choice(writers)
+        self._work.write(writer, key=_KEY, is_open=True)
         value = self._work.writes[-1].value
         end_us = self._lab.world.now_us + MAX_NOTIFIED_S * 1e6
         while self._lab.world.now_us < end_us:
             if any(_value_of(change) == value for change in watch.notified):
                 return True
             self._lab.run(seconds=5)
-        return False
+        return False if self._is_well(writer) else None
 
     def _end(self, name: str, operation: Any) -> None:
         """End a continuous read as soon as it is registered."""
