@@ -89,7 +89,7 @@ def learning_days(runs: Mapping[str, pd.DataFrame], *, max_stale_share: float, t
 
 
 def _name_policies(figure: go.Figure, learning: pd.DataFrame) -> None:
-    """Write the name of a policy above the first day on which it is in use."""
+    """Write the name of a policy below its first day: the line of the other fleet is mostly above."""
     changed = learning[learning["policy_in_use"] != learning["policy_in_use"].shift()]
     for row in changed.to_dict("records"):
         figure.add_annotation(
@@ -97,7 +97,7 @@ def _name_policies(figure: go.Figure, learning: pd.DataFrame) -> None:
             y=100 * row["sent_share"],
             text=escaped(str(row["policy_in_use"])),
             showarrow=False,
-            yshift=14,
+            yshift=-14,
             font={"size": TEXT_PX, "color": text_colour(BLUE)},
             row=1,
             col=1,

@@ -308,10 +308,6 @@ class Cache:
             and not _names_reader(other.predicate)
         )
 
-    def matches(self, query: Query, version: Version) -> bool:
-        """Return whether a version matches a query and is visible to its reader; see :meth:`matcher`."""
-        return self.matcher(query)(version)
-
     def matcher(
         self, query: Query, *, is_named: bool = False, is_all: bool = False
     ) -> Callable[[Version], bool]:

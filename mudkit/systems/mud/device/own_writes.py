@@ -90,7 +90,7 @@ class OwnWrites:
         if tables_of(predicate):
             raise PredicateError("Only the cloud can evaluate this lookup.", text=predicate.text)
         query = Query(stored.name, predicate, "committed", stored.reader, None)
-        if version.data is None or not self._cache.matches(query, version):
+        if version.data is None or not self._cache.matcher(query)(version):
             return None
         return stored.columns_of(columns_of(version, self._local.tables.get(stored.name)))
 

@@ -200,4 +200,4 @@ def test_records_whose_writer_predicate_needs_the_cloud_are_missing(device):
     assert device.find("key IN ('b', 'z')").versions.keys() == {"b", "z"}
     assert may_match(device.cache.matcher(make_query("n >= 0")), make_row("a", predicate=by_table))
     pending = replace(make_write("a", 1), predicate=SentPredicate.of(by_table))
-    assert device.cache.matches(make_query("n >= 0"), pending) is False
+    assert device.cache.matcher(make_query("n >= 0"))(pending) is False
