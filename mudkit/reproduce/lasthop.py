@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.processes import spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
-from mudkit.systems.lasthop import FIGURES, expected_waste, simulate_grid
+from mudkit.systems.lasthop import FIGURES, Forwarding, expected_waste, simulate_grid
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 if TYPE_CHECKING:
@@ -235,6 +235,13 @@ def measure_on_demand(
         quantities[f"loss at 50 % over loss at 95 %, {often:g} a day"] = Quantity.of([lost[0.5] / lost[0.95]])
         quantities[f"loss at 95 %, {often:g} a day"] = of_seeds(
             table, "loss", outage=0.95, user_frequency=often
+        )
+    say("the same where reads in outages are remembered")
+    policy = Forwarding("on-demand", remembers_reads=True)
+    remembered = figure_sweep(2, {**(over or {}), "outage": [0.95]}, {"days": days, "policy": policy}, seeds)
+    for often in remembered["user_frequency"].unique().tolist():
+        quantities[f"loss at 95 %, {often:g} a day, reads remembered"] = of_seeds(
+            remembered, "loss", user_frequency=often
         )
     quantities["steps before total outage at which the loss falls"] = Quantity.of([drops])
     quantities["downtime at which the loss is largest"] = Quantity.of(peaks)

@@ -9,7 +9,8 @@ notification    a message comes, or its rank changes; into ``outgoing`` (forward
                 ``delayed``
 read            a device requests better messages than it has; from all queues
 read_offline    a device reports an earlier read
-network         the link changes; when it comes up, reads and evictions are reported first
+network         the link changes; when it comes up, reads and evictions are reported first, and what reads
+                requested is forwarded if the policy remembers reads
 timeout         a message expires, or its delay is over
 ==============  ======================================================================================
 
@@ -30,12 +31,16 @@ Defects of the printed pseudo-code, and their fixes:
 * ``old_reads`` and ``exp_times`` are sets, which lose duplicates: use windows.
 * Histories grow without bound: names of finished messages are kept for ``remember_s``, and ``capacity``
   bounds the queues.
+
+A deviation: ``READ`` in an outage leaves in ``outgoing`` what it could not send, for when the network is
+back. Figure 2 cannot have had this, so it is done only where the policy ``remembers_reads``. A server that is
+killed between a hello and its answers forgets the reads that the hello reported.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Annotated, Final
 
@@ -116,6 +121,8 @@ class Spool:
         """Waiting messages, the lowest first; None before the first eviction."""
         self._order = 0
         self._credit = 0.0
+        self._requested = 0.0
+        """Messages that reads requested since the link went down, if the policy remembers these."""
         self.interrupt = math.inf
         self.habits = Habits()
         self._limit = 0.0
@@ -210,12 +217,43 @@ class Spool:
             self._try_forwarding(now_us)
         return taken
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float = 0) -> None:
+        """Record an earlier read on the device.
+
+        That is its time ``at_us``, the ``identities`` of its messages, and how many it ``requested``, or 0 if
+        the server has answered it.
+        """
         read_there = list(identities)
         self._remove_from_device(at_us, read_there)
-        self.habits.record_read(at_us, len(read_there))
+        self.habits.record_read(at_us, len(read_there), min(requested, len(read_there) + self.waiting))
         self._update_limit()
+        if self._policy.remembers_reads:
+            self._requested = max(self._requested, requested)
+
+    def offer(self, now_us: int, max_messages: float, without: Collection[Hashable] = ()) -> list[Message]:
+        """Forward the best messages that are not on the device, and return the best of all queues.
+
+        This is ``READ`` of the figure without the read, and without those in ``without``.
+        """
+        if self.due_us <= now_us:
+            self.timeout(now_us)
+        chosen: list[Message] = []
+        others: list[Message] = []
+        while len(chosen) < max_messages:
+            heads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
+            if not heads:
+                break
+            source = min(heads, key=lambda head: head[0])[1]
+            message = source.pop()
+            if message.identity in without:
+                others.append(message)
+                continue
+            chosen.append(message)
+            if source is not self.device:
+                self._forward(message)
+        for message in (*others, *chosen):
+            self.device.add(message)
+        return chosen
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Record that messages are no longer on the device, by ``identities``: it evicted or showed them."""
@@ -231,6 +269,9 @@ class Spool:
             self.timeout(now_us if is_up else now_us - 1)
         self.is_up = is_up
         if is_up:
+            if self._requested:
+                self.offer(now_us, self._requested)
+                self._requested = 0.0
             self._try_forwarding(now_us)
 
     def timeout(self, now_us: int) -> None:
