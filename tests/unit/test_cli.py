@@ -333,7 +333,7 @@ def test_errors_are_logged_and_interruptions_are_not(main, monkeypatch, caplog, 
 
 
 def test_termination_is_an_interrupt(main, monkeypatch):
-    """What is stopped by SIGTERM ends as by Ctrl-C: files that are half written are removed."""
+    """SIGTERM ends the command as Ctrl-C does, so that files which are half written are removed."""
 
     def end():
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
@@ -753,14 +753,14 @@ def test_comparison_of_two_reports_is_told_with_their_pages(tmp_path, monkeypatc
     monkeypatch.setattr("mudkit.report.compare_runs", lambda *paths, build: compared)
     monkeypatch.setattr("mudkit.report.against.run_both", lambda *_, **__: [tmp_path / "a", tmp_path / "b"])
     arguments = ["report", "trace_profile", "--param", "trace=cabs.csv", "--against", "box_km=5"]
-    told = run(*arguments)
-    assert told.exit_code == 0
-    assert told.stdout.splitlines() == [
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
         f"{tmp_path / 'a' / 'report.html'}  of a",
         f"{tmp_path / 'b' / 'report.html'}  of b",
         f"{tmp_path / 'both' / 'report.html'}  A is cheaper",
     ]
-    assert told.stderr == "mudkit: within chance: the energy differs by chance\n"
+    assert result.stderr == "mudkit: within chance: the energy differs by chance\n"
 
 
 def test_report_lists_its_parameters_and_presets():

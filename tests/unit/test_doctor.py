@@ -46,8 +46,8 @@ def render_text(results: list[Check], width: int = 200) -> str:
 
 def test_narrow_terminal_folds_what_was_found_only():
     """Mark and name stay in one piece: they are what is looked for."""
-    found = "openjdk 17.0.9 from a package of PyPI, in a folder of the environment"
-    lines = render_text([Check("temporary files", False, found, "free some space")], width=40).splitlines()
+    state = "openjdk 17.0.9 from a package of PyPI, in a folder of the environment"
+    lines = render_text([Check("temporary files", False, state, "free some space")], width=40).splitlines()
     assert lines[0].startswith("missing  temporary files  ")
     assert len(lines) > 3
 
