@@ -76,8 +76,9 @@ def _costs(table: pd.DataFrame, by: list[str]) -> pd.Series[float]:
 L8: Final = Row(
     name="L8",
     source="Last hop 4.2, 4.3 note 2",
-    paper="Prefetching by a limit or by the rate of reads brings waste and loss to a few per cent, and the limit "
-    "is better; it may be twice the average of past reads. A statistical prediction of reads is left open.",
+    paper="Prefetching by a limit or by the rate of reads brings waste and loss to a few per cent, and the "
+    "limit is better; it may be twice the average of past reads. A statistical prediction of reads is left "
+    "open.",
     required=(
         Required("waste and loss of the best limit at 90 %, 2 a day, 12 a day", "at most", 0.05),
         Required("waste of rate at 90 %, 2 a day, 12 a day", "at most", 0.1),
