@@ -24,7 +24,7 @@ _TIMES: Final = (_MINUTE, 10 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 
 _SHARES: Final = tuple(step / 20 for step in range(21))
 _LIMITS: Final = tuple(1 << step for step in range(15))
 """Prefetch limits of the curve."""
-_NO_LIMIT: Final = ("on-line", "on-demand", "rate")
+_NO_LIMIT: Final = ("on-line", "on-demand", "rate", "predict")
 """Kinds of policies without a prefetch limit."""
 _LEARNT_SETTINGS: Final = ("prefetch_limit", "expiration_threshold_s", "delay_s")
 """Controls of what a policy can learn."""
@@ -74,7 +74,7 @@ _SLIDERS: Final = {
     "delay_s": _Slider("prefetch delay", ("none", LEARNT, *_TIMES), words.duration),
 }
 _CHOICES: Final = {
-    "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),
+    "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified", "predict")),
     "law": ("law of expiration", ("exponential", "uniform", "normal")),
 }
 
@@ -314,6 +314,8 @@ def _parameters(controls: Mapping[str, Any]) -> dict[str, Any]:
     law = given.pop("law")
     settings = {name: given.pop(name) for name in _POLICY_SETTINGS}
     settings["remembers_reads"] &= given["policy"] != "on-line"
+    if given["policy"] == "predict":
+        settings |= {"prefetch_limit": LEARNT, "expiration_threshold_s": None}
     if given["expiration"] is not None:
         given["expiration"] = Expiration(given["expiration"], law)
     given["policy"] = Forwarding(given["policy"], **settings)
@@ -327,7 +329,7 @@ def _disable_unused(controls: Mapping[str, Any], given: Mapping[str, Any]) -> No
     for name, is_used in (
         ("law", expires),
         ("expiring_share", expires),
-        ("expiration_threshold_s", expires),
+        ("expiration_threshold_s", expires and given["policy"].kind != "predict"),
         ("prefetch_limit", given["policy"].kind not in _NO_LIMIT),
         ("remembers_reads", given["policy"].kind != "on-line"),
         ("outages_per_day", 0.0 < given["outage"] < 1.0),

@@ -22,7 +22,12 @@ S = 1_000_000
 times = st.lists(st.integers(0, 200).map(lambda at: at * S), max_size=25).map(sorted)
 POLICIES = st.one_of(
     st.sampled_from(
-        [Forwarding("on-line"), Forwarding("on-demand"), Forwarding("on-demand", remembers_reads=True)]
+        [
+            Forwarding("on-line"),
+            Forwarding("on-demand"),
+            Forwarding("on-demand", remembers_reads=True),
+            Forwarding("predict"),
+        ]
     ),
     st.builds(
         Forwarding,

@@ -24,6 +24,7 @@ from mudkit.systems.lasthop.messages import (
     ShowRequest,
     SubscriptionFields,
 )
+from mudkit.systems.lasthop.spool.predictor import Observed, Predictor
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message
 from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
@@ -63,7 +64,8 @@ class _StoredState(msgspec.Struct, frozen=True):
 
     ``reads`` has time and size of recent reads, ``demands`` how many messages they could use; ``shown``
     is the number of messages shown on a ``day``, ``due`` the number that may be shown since the last delivery
-    (None: unlimited). ``lost`` names messages on the device that a rolled back spool does not have.
+    (None: unlimited). ``lost`` names messages on the device that a rolled back spool does not have;
+    ``observed`` is what the policy ``predict`` is based on.
     """
 
     reads: list[tuple[int, int]] = []
@@ -73,6 +75,7 @@ class _StoredState(msgspec.Struct, frozen=True):
     due: float | None = 0
     last_order: int = msgspec.field(name="last", default=0)
     lost: list[str] = []
+    observed: Observed | None = None
 
 
 class UnacknowledgedItems(NamedTuple):
@@ -133,6 +136,7 @@ class ServerSubscription:
         messages = [self._restore_message(key.rsplit("\n", 1)[1], message) for key, message in stored]
         demands = state.demands or [0] * len(state.reads)  # none were stored before version 0.3
         reads = [(*read, demand) for read, demand in zip(state.reads, demands, strict=True)]
+        self._restore_observed(state.observed)
         self.spool.restore(now_us, sorted(messages, key=_arrival_order), reads, state.last_order)
 
     def take_pending(self) -> list[Body]:
@@ -150,6 +154,7 @@ class ServerSubscription:
         self.spool.room = before.room
         on_device = [message.identity for message in messages if before.is_on_device(message.identity)]
         acceptable = [message for message in messages if message.rank >= subscription.threshold]
+        self._restore_observed(None if before.predictor is None else before.predictor.observed)
         arrived = sorted(acceptable, key=_arrival_order)
         self.spool.restore(now_us, arrived, before.habits.reads, before.last_order)
         self.spool.remember_finished(before)
@@ -176,6 +181,11 @@ class ServerSubscription:
             capacity=self._capacity,
         )
         self._set_interrupt()
+
+    def _restore_observed(self, observed: Observed | None) -> None:
+        """Restore what was observed of reads and outages, if the policy predicts them."""
+        if self.spool.predictor is not None:
+            self.spool.predictor = Predictor(observed)
 
     def has_seen(self, identity: str) -> bool:
         """Return whether a message of this name is known, or finished recently."""
@@ -424,6 +434,7 @@ class ServerSubscription:
             due,
             last_order,
             lost,
+            None if self.spool.predictor is None else self.spool.predictor.observed,
         )
         self._store.put(f"state {self._key}", state)
 

@@ -15,7 +15,7 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "rule"]
+Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "predict", "rule"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LEARNT: Final = "learnt"
 """Setting that the spool learns from past reads and ranks."""
@@ -37,11 +37,13 @@ class Forwarding:
 
     Parameters
     ----------
-    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
+    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'predict', 'rule'}
         ``on-line`` forwards at once; ``on-demand`` on a read only; ``buffer`` while the device has fewer
         messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7: given by its
         name, as in ``policy="unified"``, it learns all settings, ``Forwarding("unified")`` the prefetch limit
-        only; ``rule`` calls a function, in simulations.
+        only; ``predict`` is ours: by the hours of past reads it prefetches what will probably be read before
+        it expires, for as many reads as outages have
+        (:mod:`~mudkit.systems.lasthop.spool.predictor`); ``rule`` calls a function, in simulations.
     prefetch_limit : int or 'learnt'
         Maximum number of messages on the device. Learnt: twice the moving average of the messages per read.
         (The figure takes the number that was requested, which is useless when that is unlimited.) A read
@@ -83,6 +85,8 @@ class Forwarding:
                 found=brief(self.rule),
                 expected="a function" if self.kind == "rule" else "None",
             )
+        if self.kind == "predict":
+            self._check_predicted()
         if self.prefetch_limit != LEARNT:
             whole_number("prefetch_limit", self.prefetch_limit, 0, 1 << 31)
         for name in ("expiration_threshold_s", "delay_s"):
@@ -97,6 +101,18 @@ class Forwarding:
                 found=brief(remembers),
                 expected="True or False" if has_reads else "False",
             )
+
+    def _check_predicted(self) -> None:
+        """Refuse settings that the policy ``predict`` has no use for."""
+        for name, default in (("prefetch_limit", LEARNT), ("expiration_threshold_s", None)):
+            given = getattr(self, name)
+            if given != default:
+                raise ParameterError(
+                    "The policy 'predict' finds this itself.",
+                    where=name,
+                    found=brief(given),
+                    expected=f"{default!r}, or another policy",
+                )
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:

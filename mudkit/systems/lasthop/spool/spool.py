@@ -46,6 +46,7 @@ from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, apply_rule
+from mudkit.systems.lasthop.spool.predictor import Predictor
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
@@ -78,6 +79,8 @@ class Spool:
         Messages on the device, as far as the spool knows.
     habits : Habits
         Moving averages of reads, arrivals and rank drops.
+    predictor : Predictor or None
+        What is expected of reads and outages, under the policy ``predict``.
     is_up : bool
     is_limited : bool
         Whether a message has ever waited because the device had as many as the prefetch limit allows.
@@ -105,7 +108,10 @@ class Spool:
         self._remember_us = round(remember_s * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
-        self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
+        self.predictor = Predictor() if policy.kind == "predict" else None
+        """Predictor of the policy ``predict``; None under others."""
+        has_checks = policy.expiration_threshold_s is not None or policy.delay_s is not None
+        self._is_checked = has_checks or self.predictor is not None
         self._queues = tuple(Ranked(place) for place in range(5))
         self._outgoing, self._prefetch = self._queues[_OUTGOING], self._queues[_PREFETCH]
         self.device = self._queues[DEVICE]
@@ -211,6 +217,8 @@ class Spool:
                     self._forward(message)
             taken += rest
         self._finish(now_us, taken)
+        if self.predictor is not None:
+            self.predictor.record_read(now_us, has_link=True)
         self.habits.record_read(now_us, len(taken))
         self._update_limit()
         if self.is_up:
@@ -225,6 +233,8 @@ class Spool:
         """
         read_there = list(identities)
         self._remove_from_device(at_us, read_there)
+        if self.predictor is not None:
+            self.predictor.record_read(at_us, has_link=requested <= len(read_there))
         self.habits.record_read(at_us, len(read_there), min(requested, len(read_there) + self.waiting))
         self._update_limit()
         if self._policy.remembers_reads:
@@ -267,7 +277,11 @@ class Spool:
         """
         if self.due_us <= now_us:
             self.timeout(now_us if is_up else now_us - 1)
-        self.is_up = is_up
+        was_up, self.is_up = self.is_up, is_up
+        if self.predictor is not None:
+            self.predictor.begin(now_us)
+        if is_up and not was_up:
+            self._end_outage()
         if is_up:
             if self._requested:
                 self.offer(now_us, self._requested)
@@ -297,10 +311,20 @@ class Spool:
 
     # -- inside
 
+    def _end_outage(self) -> None:
+        """End an outage for the policy ``predict``."""
+        if self.predictor is not None:
+            self.predictor.end_outage()
+            self._update_limit()
+
     def _enqueue(self, now_us: int, message: Message) -> None:
         """Put a message into the queue that its expiration and the delay select."""
         threshold, delay = self._policy.expiration_threshold_s, self._policy.delay_s
-        if threshold is not None and message.expires_us < FOREVER_US:
+        if self.predictor is not None and message.expires_us < FOREVER_US:
+            if not self.predictor.is_worth_prefetching(now_us, message.expires_us):
+                self._queues[_HOLDING].add(message)
+                return
+        elif threshold is not None and message.expires_us < FOREVER_US:
             least_us = self.habits.between_reads_us if threshold == LEARNT else float(threshold) * 1e6
             if message.expires_us - now_us < least_us:
                 self._queues[_HOLDING].add(message)
@@ -353,8 +377,10 @@ class Spool:
                 self._forward(message)
 
     def _update_limit(self) -> None:
-        """Set the prefetch limit of a buffer or unified policy: its own, or twice what a read takes."""
-        if self._policy.kind in ("buffer", "unified"):
+        """Set the prefetch limit of a policy that has one: its own, or what is learnt or predicted."""
+        if self.predictor is not None:
+            self._limit = self.habits.read_at_a_time * self.predictor.count_reads_to_outlast()
+        elif self._policy.kind in ("buffer", "unified"):
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)
 

@@ -351,6 +351,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
                 notification(at_us, what, ranks[what], expires_us[what])
             elif what == SWITCH:
                 if offline:
+                    spool.timeout(at_us)
                     for read_us, identities in offline:
                         spool.read_offline(read_us, identities, max_messages)
                     offline.clear()
