@@ -10,7 +10,7 @@ import pytest
 from figure_gallery import FIGURES, MAPS
 
 from mudkit import figures
-from mudkit.figures.alternative import MAX_LETTERS, alternative_text
+from mudkit.figures.alternative import MAX_LETTERS, _colours, alternative_text
 from mudkit.report.html import export_html
 
 MAIN_NUMBERS = {
@@ -131,3 +131,14 @@ def test_exported_page_has_alternative_text(tmp_path):
     assert 'role="figure"' in tag
     assert 'aria-label="Three ways. Axes: useful, %' in tag
     assert "Figure: Three ways. Axes" in page
+
+
+def test_range_of_colours_is_from_the_lowest_to_the_highest():
+    figure = go.Figure(
+        go.Scatter(
+            x=[1, 2, 3],
+            y=[1, 2, 3],
+            marker={"color": [7.0, 3.0, 5.0], "colorbar": {"title": {"text": "age"}}},
+        )
+    )
+    assert "age from 3 to 7" in _colours(figure.data[0], figure.layout)

@@ -383,3 +383,15 @@ def test_link_strip_of_a_lab_ends_at_the_present():
     figure = figures.link_strip(lab)
     assert figure.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
     assert figure.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()
+
+
+def test_stretches_of_a_link_are_told_with_their_length():
+    figure = figures.link_strip(TWO_CARS, end=at(100))
+    (hover,) = [trace for trace in figure.data if trace.name == "stretches"]
+    assert any(text.startswith("car10: link down for 30 s") for text in hover.text)
+
+
+def test_states_and_power_have_one_time_axis():
+    """Who enlarges a part of one panel sees the same part of the other."""
+    figure = figures.radio_timeline(LTE)
+    assert figure.layout.xaxis.matches == "x2"

@@ -5,6 +5,7 @@ import pytest
 from learning_traces import build_labelled_reads
 
 from mudkit import figures
+from mudkit.figures import policies
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.figures.style import TEXT_PX
 from mudkit.learning import CostMatrix, FixedRule, tree_nodes
@@ -334,3 +335,30 @@ def test_equal_cells_of_many_states_share_a_text():
     assert shown[2] == "1✗"
     assert figure.data[0].texttemplate == "%{text}"
     assert list(figure.data[0].hovertext[0]).count("2") == 16  # the alternative text counts them
+
+
+@pytest.mark.parametrize(("letters", "is_cut"), [(30, False), (31, True)])
+def test_long_names_are_cut_to_thirty_letters(letters, is_cut):
+    shown = policies._shortened("x" * letters)
+    assert (len(shown), shown.endswith("…")) == (30, is_cut)
+
+
+def test_marks_of_leaves_stand_between_the_edge_and_the_text():
+    figure = figures.tree(TABLE, title="t")
+    traces = {trace.name: trace for trace in figure.data}
+    edges = [x for x in figure.data[0].x if x is not None]
+    for mark, text in zip(traces["marks"].x, traces["leaves"].x, strict=True):
+        assert mark < text
+        assert any(end < mark < end + 1 for end in edges[2::3]), "the level part of its edge ends left of it"
+        assert mark > round(mark), "right of its level"
+
+
+def test_kinds_of_recommendations_are_named_in_the_legend():
+    table = pd.DataFrame(
+        {
+            "assumed": ["as is", "half"], "family": ["an age", "a tree"],
+            "fresh_share": [0.5, 0.4], "fresh_share_low": [0.4, 0.3], "fresh_share_high": [0.6, 0.5],
+        }
+    )  # fmt: skip
+    figure = figures.sensitivity(table, recommended="an age", title="t")
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["same kind", "another kind"]

@@ -248,3 +248,9 @@ def test_lifecycles_of_many_messages_are_sampled():
     assert few.layout.height < figure.layout.height, "each message has a line of its own"
     wasted = [trace for trace in figure.data if trace.name.startswith("on the device for nothing")]
     assert sum(x is None for x in wasted[0].x) >= 10, "what goes wrong is among them"
+
+
+def test_limit_curve_marks_one_per_cent():
+    figure = figures.limit_curve(POINTS, (16, 0.003, 0.01), title="")
+    (line,) = figure.layout.shapes
+    assert (line.y0, line.y1) == (1.0, 1.0)

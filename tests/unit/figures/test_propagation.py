@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.figures import propagation
 from mudkit.figures.style import SEQUENCE
 
 ROWS = [
@@ -113,3 +114,15 @@ def test_knowledge_map_shows_cells_and_ages_over_time():
         "9, 60 s old",
     ]
     assert slides["first"] == 1
+
+
+@pytest.mark.parametrize(("metres", "text"), [(0.0, "0 m"), (250.0, "250 m"), (4000.0, "4 km")])
+def test_sides_of_cells_are_in_words(metres, text):
+    assert propagation._metres(metres) == text
+
+
+def test_rows_of_panels_do_not_touch():
+    """Between two rows stand the names of the lower ones."""
+    figure = figures.knowledge(CELLS, GROUND, [("near", 40.0), ("far", 40.0)], **OPTIONS, columns=1)
+    lower, upper = sorted({axis.domain for axis in figure.select_yaxes()})
+    assert upper[0] - lower[1] > 0.05
