@@ -88,7 +88,7 @@ def list_ends(trace, letter):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_all_values_are_within_the_range_of_their_axis(name, gallery):
-    """Nothing that is drawn is cut off."""
+    """Figures cut off nothing that they draw."""
     figure = gallery(name)
     for trace in figure.data:
         for letter in "xy":

@@ -243,7 +243,7 @@ def test_load_of_servers_is_drawn_minute_by_minute_with_the_idle_ones():
 
 
 def test_bars_of_hours_on_separate_days_stand_in_the_middle_of_their_hour():
-    """Of sparse days only those with data are drawn; an hour reaches from its beginning to the next one."""
+    """Sparse days stand side by side; an hour reaches from its beginning to the next one."""
     starts = [dt.datetime(2020, 1, 1, 5), dt.datetime(2020, 3, 1, 7)]
     table = pd.DataFrame({"start": pd.to_datetime(starts, utc=True), "positions": [3, 4], "reads": [1, 2]})
     figure = figures.rows_over_time(table, title="t", tz="UTC")

@@ -392,6 +392,6 @@ def test_stretches_of_a_link_are_told_with_their_length():
 
 
 def test_states_and_power_have_one_time_axis():
-    """Who enlarges a part of one panel sees the same part of the other."""
+    """Enlarging a part of one panel enlarges the same part of the other."""
     figure = figures.radio_timeline(LTE)
     assert figure.layout.xaxis.matches == "x2"
