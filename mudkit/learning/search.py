@@ -210,9 +210,7 @@ class Recommendation(Displayed):
     @cached_property
     def best_rule(self) -> Choice:
         """The rule, of any family but trees, with the most fresh answers out of fold within the limit."""
-        rules = [
-            choice for choice in self.choices if choice.family != "tree" and self.risk(choice) <= MAX_RISK
-        ]
+        rules = [choice for choice in self.choices if choice.family != "tree" and self.is_allowed(choice)]
         return max(rules, key=lambda choice: int(choice.fresh.sum()))
 
     def share(self, counts: NDArray[np.int64]) -> Interval:
@@ -226,12 +224,21 @@ class Recommendation(Displayed):
 
     def gain(self, choice: Choice, than: Choice) -> Interval:
         """Return by how much the share of fresh answers is larger, with its 95 % interval."""
-        difference = choice.fresh - than.fresh
-        return intervals.clustered(difference, self.device, self.day, weights=self.reads, limits=(-1.0, 1.0))
+        return self._share_of(choice.fresh - than.fresh)
 
     def risk(self, choice: Choice) -> float:
         """Return the probability that as many other devices and days have more stale answers than allowed."""
         return intervals.risk_ahead(choice.stale, self.reads, self.device, self.day, limit=self.max_stale)
+
+    def is_allowed(self, choice: Choice) -> bool:
+        """Return whether a choice keeps the limit of stale answers, and surely has more fresh ones."""
+        if choice.family == "always ask":
+            return True
+        return self.risk(choice) <= MAX_RISK and self._share_of(choice.fresh - choice.stale).low > 0.0
+
+    def _share_of(self, difference: NDArray[np.int64]) -> Interval:
+        """Return a difference by device and day as a share of the reads, with its 95 % interval."""
+        return intervals.clustered(difference, self.device, self.day, weights=self.reads, limits=(-1.0, 1.0))
 
     def _view(self) -> View:
         rows = [
@@ -262,8 +269,8 @@ def recommend(
 
     A family with more numbers is recommended when the 95 % interval of its advantage lies above nothing, and
     the advantage is a point or more; a tree when the interval lies above two points, over the best rule. Any
-    policy has to answer more than that fresh, and to keep the limit on folds that it was not chosen on, but
-    for a probability of 10 %.
+    policy has to answer more than that fresh, surely more fresh than stale, and to keep the limit on folds
+    that it was not chosen on, but for a probability of 10 %.
 
     DataFrames are replayed in Spark's tasks, some devices at a time. This process holds the sample that trees
     are grown from, and for each device and day the answers of the best policies. The result is the same as
@@ -459,10 +466,10 @@ def _as_coarse_as_good(result: Recommendation) -> tuple[Choice, ...]:
     kept: dict[Family, Choice] = {}
     for choice in result.choices:
         coarser = kept.get(choice.family)
-        if coarser is not None and result.risk(coarser) <= MAX_RISK:
+        if coarser is not None and result.is_allowed(coarser):
             gain = result.gain(choice, coarser)
             is_better = gain.low > 0.0 and gain.value > _MIN_SLOT_GAIN
-            if not is_better or result.risk(choice) > MAX_RISK:
+            if not is_better or not result.is_allowed(choice):
                 continue
         kept[choice.family] = choice
     return tuple(kept.values())
@@ -474,7 +481,7 @@ def _simplest(result: Recommendation) -> Choice:
     if not result.has_enough_reads:
         return chosen
     for choice in result.choices[1:]:
-        if result.risk(choice) > MAX_RISK:
+        if not result.is_allowed(choice):
             continue
         if choice.family == "tree":
             is_better = result.gain(choice, result.best_rule).low > MIN_GAIN
