@@ -306,9 +306,18 @@ def recommend(
 
 
 def search_policies(
-    devices: Devices, *, completeness: float, max_stale: float, folds: Folds = "device", seed: int = 0
+    devices: Devices,
+    *,
+    completeness: float,
+    max_stale: float,
+    folds: Folds = "device",
+    seed: int = 0,
+    weekdays_from: int = 0,
 ) -> Recommendation:
-    """Recommend a policy for the reads of devices that are open: see :func:`recommend`."""
+    """Recommend a policy for the reads of devices that are open: see :func:`recommend`.
+
+    Trees ask for weekdays if there are reads on as many days as ``weekdays_from``.
+    """
     surveyed = devices.map(_survey)
     fleet = Fleet.of([counts for counts, _, _ in surveyed])
     if not len(fleet.ids):
@@ -321,7 +330,9 @@ def search_policies(
     selected = [*search.plain(rules, sums)]
     timed = search.by_time_of_day(rules)
     drawn = fleet.sample_pairs(seed, MAX_LEARNT_PAIRS)
-    trees, problem = _grow_trees(devices.gather(fleet, drawn), completeness, folds)
+    trees, problem = _grow_trees(
+        devices.gather(fleet, drawn), completeness, folds, has_weekdays=len(days) >= weekdays_from
+    )
     priced: list[_Priced] = [*timed, *trees]
     of_priced = search.price(priced)
     selected += [choice for choice in of_priced if choice is not None]
@@ -576,7 +587,9 @@ class _PricedTrees:
         return "tree", learnt, _TreesOutOfFold(split, self._forest, is_local)
 
 
-def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[_PricedTrees], str]:
+def _grow_trees(
+    sample: Pairs, completeness: float, folds: Folds, *, has_weekdays: bool
+) -> tuple[list[_PricedTrees], str]:
     """Grow trees from a sample; without any, return why.
 
     They see the size of what is asked if queries differ in it.
@@ -585,7 +598,8 @@ def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[
     differs = any(len(np.unique(sizes)) > 1 for sizes in (sample.box_km, sample.window_s))
     features: Features = "asked" if differs else "extended"
     try:
-        grown = ReadTrees.grow(sample, sample.are_stale(completeness), features, by, _TREE_FOLDS)
+        is_stale = sample.are_stale(completeness)
+        grown = ReadTrees.grow(sample, is_stale, features, by, _TREE_FOLDS, has_weekdays=has_weekdays)
     except TraceContentError as error:
         return [], error.summary
     return [_PricedTrees(grown, Forest.of(grown, sample, by))], ""

@@ -25,7 +25,7 @@ from mudkit.trace.usage import Usage
 
 _REQUIRED = tuple(field.name for field in USAGE if not field.nullable)
 _SPARK_TYPES = {field.name: field.dataType for field in from_arrow_schema(USAGE).fields}
-_OPS = ("read", "write", "prefetch")
+_OPS = ("read", "write", "prefetch", "register")
 
 
 class Verdict(Protocol):

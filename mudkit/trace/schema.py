@@ -249,7 +249,7 @@ USAGE = pa.schema(
         _required("app", pa.string()),
         _required("ts", _TS),
         _required("table", pa.string()),
-        _required("op", pa.string()),  # 'read', 'write' or 'prefetch'
+        _required("op", pa.string()),  # 'read', 'write', 'prefetch' or 'register' (a continuous read)
         pa.field("query", pa.string()),  # of a read that was repeated; null: it has an area, or was not
         pa.field("box_km", pa.float64()),  # size of the area of a read; null here and below: it has none
         pa.field("window_s", pa.float64()),  # how far back the read asks

@@ -11,15 +11,16 @@ from mudkit.systems.receiving import Count, Name
 
 _Degrees = Annotated[float, Meta(ge=-180.0, le=180.0)]
 _Amount = Annotated[float, Meta(ge=0.0, le=1e12)]
-Op = Literal["read", "write", "prefetch"]
+Op = Literal["read", "write", "prefetch", "register"]
 Source = Literal["local", "remote", "offline"]
 
 
 class UsedQuery(Struct, frozen=True, array_like=True):
     """Table, area and text of reads or writes that are alike; a part of a report.
 
-    ``text`` is the predicate of a read that the app has repeated, unless it has an area; None: it is not
-    reported. ``box_km`` is the size of its area, and ``window_s`` how far back it asks; None: it has none.
+    ``register`` is the beginning of a continuous read. ``text`` is the predicate of a read that the app has
+    repeated, unless it has an area; None: it is not reported. ``box_km`` is the size of its area, and
+    ``window_s`` how far back it asks; None: it has none.
     """
 
     table: Name
@@ -30,7 +31,7 @@ class UsedQuery(Struct, frozen=True, array_like=True):
 
 
 class UsageItem(Struct, frozen=True, array_like=True):
-    """A read, a write or a prefetch of the app.
+    """A read, a write, a prefetch or a registration of a continuous read of the app.
 
     ``number`` counts the items of the app's start, with those that were dropped. ``t_ms`` is the device's
     time of the call. ``query`` is the place of its :class:`UsedQuery` in the report. ``lat`` and ``lon`` are
@@ -38,7 +39,7 @@ class UsageItem(Struct, frozen=True, array_like=True):
     and of a record without a place, that of the device; None: unknown.
 
     Of a read: where the answer came from, the age of its oldest record from the device, how many records it
-    had, and the time that the app waited. None: it is no read.
+    had, and the time that the app waited. None: it is no read, or a continuous one.
     """
 
     number: Count

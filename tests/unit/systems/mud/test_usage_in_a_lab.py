@@ -90,6 +90,33 @@ def test_answers_of_the_device_are_reported_with_their_age():
     assert rows(lab)[2]["age_s"] == pytest.approx(30, abs=2)
 
 
+def test_batches_and_continuous_reads_are_reported():
+    """Each write of a batch is one, and of a continuous read its registration, but not of a table of the device."""
+    lab, _, ann = start(Learner([]))
+    ann.create("notes", where="device").result()
+    for table in ("notes", "news"):
+        ann.read(table, "topic = 'arts'", type="continuous").result()
+    with ann.batch("news") as batch:
+        for key in "ab":
+            batch.write(key, {"topic": "arts"})
+    use(lab, ann)
+    lab.run(seconds=5)
+    ops = [(row["table"], row["op"]) for row in rows(lab)]
+    assert ops[:4] == [("news", "register"), ("news", "write"), ("news", "write"), ("news", "read")]
+    assert rows(lab)[0]["source"] is None
+
+
+def test_write_policy_that_is_taken_back_leaves_writes_to_the_devices_own():
+    lab, cloud, ann = start(Learner([]), write_policy=mud.ShippedPolicy())
+    for version, action in enumerate((600.0, "own"), 1):
+        cloud.ship(Artefact.create("write", version, [], [[0]], [action]), app="news").result()
+        lab.run(minutes=1)
+        ann.write("news", "a", {"topic": "arts"})
+        lab.run(seconds=20)
+        assert len(ann.pending().result()) == (1 if action == 600.0 else 0)
+        lab.run(hours=1)
+
+
 def test_places_are_those_of_cells():
     """A query about an area is reported by the middle of a cell, without its text."""
     lab, _, ann = start(Learner([]), cell_km=5.0)
