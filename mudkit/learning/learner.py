@@ -20,7 +20,7 @@ from mudkit.learning.waiting import Limits, learn_delays
 from mudkit.pipeline.coverage import read_labels
 from mudkit.systems.mud.policies.artefact import OWN, Artefact, Kind
 from mudkit.systems.mud.policies.learner import LearntPolicy
-from mudkit.trace.usage import ReportedUsage, Survey, Usage, devices_for
+from mudkit.trace.usage import Counted, ReportedUsage, Survey, Usage, devices_for
 
 if TYPE_CHECKING:
     from mudkit.intervals import Interval
@@ -88,8 +88,9 @@ class Learner:
 
     It assumes that what was reported is all that is written to the table: writes of apps and devices that do
     not report are unknown to it, and answers that lack them count as fresh. Where nothing is asked about an
-    area, it learns from the query that is read most, for which any write to the table counts as one that it
-    should have; the policy then answers queries that a cached one covers.
+    area, it learns from the query that is read most, and from when its answer has changed, as processors have
+    counted it for all who write. Before they have, any write to the table counts as one that the answer
+    should have. The policy answers queries that a cached one covers.
 
     Parameters
     ----------
@@ -189,9 +190,16 @@ class Learner:
         if counted.devices < self._min_devices:
             most = max(of.areas.devices, counted.devices)
             return None, f"It is read by too few devices: {most:,}; there have to be {self._min_devices:,}."
+        watched_us = None if has_areas or not self._has_enough(of.of_watched) else of.watched_us
+        if watched_us is not None:
+            counted = of.of_watched
         devices = devices_for(counted.rows, counted.devices, _MAX_READS)
-        reads = usage.reads(of, query, self._window_s, devices, seed)
-        labels = self._label(usage.positions(of, everywhere=not has_areas), reads)
+        reads = usage.reads(of, query, self._window_s, devices, seed, watched_us)
+        if watched_us is None:
+            written = usage.positions(of, everywhere=not has_areas)
+        else:
+            written = usage.changes(of)
+        labels = self._label(written, reads)
         with open_devices(labels, reads) as opened:
             recommendation = search_policies(
                 opened,
@@ -206,9 +214,13 @@ class Learner:
         artefact, why = self._artefact(of.table, recommendation, devices)
         return (artefact if has_areas or artefact.root == OWN else artefact.if_covered()), why
 
+    def _has_enough(self, counted: Counted) -> bool:
+        """Return whether there are enough reads to learn from."""
+        return counted.devices >= self._min_devices and counted.rows >= MIN_READS
+
     def _learn_writes(self, usage: Usage, of: Survey, seed: int) -> tuple[Artefact | None, str]:
         """Return the write policy of a table, and why; None: too few devices, writes or reads."""
-        folds: Folds = "device" if of.asked.devices >= _MIN_DEVICE_FOLDS else "time"
+        folds: Folds = "device" if of.table_reads.devices >= _MIN_DEVICE_FOLDS else "time"
         return learn_delays(
             usage,
             of,

@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 def learn_delays(
     usage: Usage, of: Survey, limits: Limits, *, min_devices: int, max_reads: int, seed: int
 ) -> tuple[Artefact | None, str]:
-    """Learn how long the writes of an app's table may wait; None: too little usage to say.
+    """Return how long the writes of an app's table may wait, and why; None: too little usage to say.
 
     Parameters
     ----------
@@ -70,17 +70,17 @@ def learn_delays(
     seed : int
         Which devices are drawn.
     """
-    written, asked = of.written, of.asked
+    written, read = of.written, of.table_reads
     if of.is_read_continuously:
         why = "It is read continuously: what waits would come late to those readers."
         return _own_policy(of.table), why
-    if min(written.devices, asked.devices) < min_devices:
-        devices = f"{written.devices:,} devices, and read by {asked.devices:,}"
+    if min(written.devices, read.devices) < min_devices:
+        devices = f"{written.devices:,} devices, and read by {read.devices:,}"
         return None, f"It is written by {devices}; there have to be {min_devices:,} of each."
-    if min(written.rows, asked.rows) < MIN_READS:
+    if min(written.rows, read.rows) < MIN_READS:
         return (
             None,
-            f"It is written {written.rows:,} times, and read {asked.rows:,} times; {MIN_READS} are needed.",
+            f"It is written {written.rows:,} times, and read {read.rows:,} times; {MIN_READS} are needed.",
         )
     reads = usage.requests(of, _WINDOW_S, max_reads, seed)
     requests = ReadRequests.of(reads)
@@ -156,7 +156,7 @@ def _choose(search: DelaySearch, of: Survey, weekdays_from: int, seed: int) -> t
 
 
 def _learn_by_place(search: DelaySearch, of: Survey, weekdays_from: int, seed: int) -> ReplayedDelay | None:
-    """Return the best delays by place and time; None: there are none, or the places of writes are unknown."""
+    """Return the best delays by place and time; None: no tree, or the places of writes are unknown."""
     if of.placed_writes < of.written.rows:
         return None
     try:

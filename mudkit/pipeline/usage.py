@@ -55,13 +55,17 @@ class SparkUsage:
 
     def _survey(self, min_devices: int) -> Sequence[Survey]:
         """Count the usage of each app and table, in order."""
-        of_device = self._rows.groupBy("app", "table", "device").agg(
-            F.count("*").alias("rows"),
-            F.count_if(_is_area()).alias("areas"),
-            F.count_if(F.col("op") == "read").alias("reads"),
-            F.count_if(F.col("op") == "write").alias("writes"),
-            F.count_if((F.col("op") == "write") & _has_place()).alias("placed"),
-            F.count_if(F.col("op") == "register").alias("registered"),
+        of_device = (
+            self._rows.where("op <> 'change'")
+            .groupBy("app", "table", "device")
+            .agg(
+                F.count("*").alias("rows"),
+                F.count_if(_is_area()).alias("areas"),
+                F.count_if(F.col("op") == "read").alias("reads"),
+                F.count_if(F.col("op") == "write").alias("writes"),
+                F.count_if((F.col("op") == "write") & _has_place()).alias("placed"),
+                F.count_if(F.col("op") == "register").alias("registered"),
+            )
         )
         of_table = of_device.groupBy("app", "table").agg(
             F.sum("rows").alias("rows"),
@@ -76,7 +80,7 @@ class SparkUsage:
             F.count_distinct(F.when(F.col("reads") > 0, F.col("device"))).alias("readers"),
             F.sum("registered").alias("registered"),
         )
-        asked = {
+        table_reads = {
             row.table: (Counted(row.reads, row.readers), row.registered > 0) for row in by_table.collect()
         }
         areas: dict[_Key, Counted] = {}
@@ -86,31 +90,51 @@ class SparkUsage:
             areas[row.app, row.table] = Counted(row.areas, row.devices)
             written[row.app, row.table] = Counted(row.writes, row.writers), row.placed
             self._table_rows[row.table] += row.rows
+        for row in self._rows.where("op = 'change'").groupBy("table").count().collect():
+            self._table_rows[row.table] += row["count"]
         most_read, common, spans = self._queries(min_devices)
         surveys = []
         for app, table in sorted(areas):
             key = app, table
             query, of_query = most_read.get(key, (None, Counted(0, 0)))
             of_reads = areas[key], query, of_query, common[key], spans.get(key, 0)
-            surveys.append(Survey(app, table, *of_reads, *written[key], *asked[table]))
+            watched = self._watched(app, table, query)
+            surveys.append(Survey(app, table, *of_reads, *written[key], *table_reads[table], *watched))
         return surveys
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> Any:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
         if (gathered := self._gather(of.table)) is not None:
-            return gathered.reads(of, query, window_s, sample, seed)
+            return gathered.reads(of, query, window_s, sample, seed, since_us)
         is_chosen = _is_area() if query is None else (F.col("op") == "read") & (F.col("query") == query)
         rows = self._of_app(of).where(is_chosen)
         known = of.areas if query is None else of.of_most_read
+        if since_us is not None:
+            rows, known = rows.where(F.expr(_T_US) >= since_us), of.of_watched
         return _as_reads(_some_devices(rows, known.devices, sample, seed), window_s)
+
+    def changes(self, of: Survey) -> Any:
+        """See :class:`mudkit.trace.usage.Usage`."""
+        if (gathered := self._gather(of.table)) is not None:
+            return gathered.changes(of)
+        of_query = (F.col("table") == of.table) & (F.col("query") == of.most_read)
+        return self._rows.where(of_query & (F.col("op") == "change")).select("device", "ts", *_places())
 
     def requests(self, of: Survey, window_s: float, most: int, seed: int) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
         if (gathered := self._gather(of.table)) is not None:
             return gathered.requests(of, window_s, most, seed)
         rows = self._rows.where((F.col("table") == of.table) & (F.col("op") == "read"))
-        sample = devices_for(of.asked.rows, of.asked.devices, most)
-        return _as_reads(_some_devices(rows, of.asked.devices, sample, seed), window_s)
+        sample = devices_for(of.table_reads.rows, of.table_reads.devices, most)
+        return _as_reads(_some_devices(rows, of.table_reads.devices, sample, seed), window_s)
 
     def writes(self, of: Survey) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
@@ -190,6 +214,21 @@ class SparkUsage:
             if row.by_devices <= MAX_QUERIES and row.devices >= min_devices:
                 common[key] = tuple(sorted([*common[key], row.query]))
         return most_read, common, spans
+
+    def _watched(self, app: str, table: str, query: str | None) -> tuple[int | None, Counted]:
+        """Return from when on processors watch a query, None: they do not; and its reads since then."""
+        nothing = Counted(0, 0)
+        if query is None:
+            return None, nothing
+        of_query = self._rows.where((F.col("table") == table) & (F.col("query") == query))
+        begun = of_query.where("op = 'change'").groupBy("device").agg(F.min(F.expr(_T_US)).alias("first"))
+        (last,) = begun.agg(F.max("first").alias("first")).collect()
+        if last["first"] is None:
+            return None, nothing
+        is_since = (F.col("app") == app) & (F.col("op") == "read") & (F.expr(_T_US) >= last["first"])
+        reads = of_query.where(is_since)
+        (of,) = reads.agg(F.count("*").alias("rows"), F.count_distinct("device").alias("of")).collect()
+        return last["first"], Counted(of["rows"], of["of"])
 
     def _of_app(self, of: Survey) -> DataFrame:
         """Return the rows of an app's table."""

@@ -58,10 +58,14 @@ class Survey(NamedTuple):
         Writes of the app to the table.
     placed_writes : int
         Those of them that have a place.
-    asked : Counted
+    table_reads : Counted
         Reads of the table, by any app.
     is_read_continuously : bool
         Whether any app has begun a continuous read of the table.
+    watched_us : int or None
+        Time from which on all processors that have reported changes of ``most_read`` watch it; None: none.
+    of_watched : Counted
+        Reads of it since then.
     """
 
     app: str
@@ -73,8 +77,10 @@ class Survey(NamedTuple):
     span_us: int
     written: Counted
     placed_writes: int
-    asked: Counted
+    table_reads: Counted
     is_read_continuously: bool
+    watched_us: int | None
+    of_watched: Counted
 
 
 class Counted(NamedTuple):
@@ -109,7 +115,15 @@ class Usage(Protocol):
         """Count the usage of each app and table, in order."""
         ...
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> Any:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> Any:
         """Return reads of areas, or of a query, as those of a trace; of equal ones, one.
 
         Parameters
@@ -122,6 +136,8 @@ class Usage(Protocol):
         sample : int
             Number of devices that are drawn, if there are more.
         seed : int
+        since_us : int, optional
+            Time from which on.
         """
         ...
 
@@ -129,6 +145,13 @@ class Usage(Protocol):
         """Return what any app has written to the table as positions of a trace.
 
         ``everywhere``: also what was written without a place.
+        """
+        ...
+
+    def changes(self, of: Survey) -> Any:
+        """Return when records of the survey's most read query have changed, as positions of all places.
+
+        There is one, too, when a processor has begun to watch it: what changed before is unknown.
         """
         ...
 
@@ -189,19 +212,39 @@ class ReportedUsage:
 
     def surveys(self, min_devices: int) -> Sequence[Survey]:
         """See :class:`Usage`."""
-        keys = (self._rows[name].to_pylist() for name in ("app", "table"))
+        reported = self._rows.filter(pc.not_equal(self._rows["op"], "change"))
+        keys = (reported[name].to_pylist() for name in ("app", "table"))
         return [self._survey(app, table, min_devices) for app, table in sorted(set(zip(*keys, strict=True)))]
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> pa.Table:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> pa.Table:
         """See :class:`Usage`."""
         rows = self._of_app(of.app, of.table)
+        if since_us is not None:
+            rows = _since(rows, since_us)
         rows = _reads_of_areas(rows) if query is None else _reads_of_query(rows, query)
         return _as_reads(_some_devices(rows, sample, seed), window_s)
+
+    def changes(self, of: Survey) -> pa.Table:
+        """See :class:`Usage`."""
+        return _as_positions(self._changes_of(of.table, of.most_read))
+
+    def _changes_of(self, table: str, query: str | None) -> pa.Table:
+        """Return what processors have reported of a query."""
+        changed = _of_op(self._of_table(table), "change")
+        return changed.filter(pc.equal(changed["query"], query)) if query is not None else changed.slice(0, 0)
 
     def requests(self, of: Survey, window_s: float, most: int, seed: int) -> pa.Table:
         """See :class:`Usage`."""
         rows = _of_op(self._of_table(of.table), "read")
-        sample = devices_for(of.asked.rows, of.asked.devices, most)
+        sample = devices_for(of.table_reads.rows, of.table_reads.devices, most)
         return _as_reads(_some_devices(rows, sample, seed), window_s)
 
     def writes(self, of: Survey) -> pa.Table:
@@ -271,6 +314,11 @@ class ReportedUsage:
         common = [query for query, count in devices.items() if count >= min_devices]
         common = sorted(common, key=lambda query: (-devices[query], query))[:MAX_QUERIES]
         t_us = epoch_us(repeated["ts"])
+        changed, watched_us, of_watched = self._changes_of(table, most_read), None, nothing
+        if most_read is not None and len(changed):
+            begun = changed.group_by("device").aggregate([("ts", "min")])
+            watched_us = int(epoch_us(begun["ts_min"]).max())
+            of_watched = _count(_since(_reads_of_query(rows, most_read), watched_us))
         return Survey(
             app,
             table,
@@ -283,6 +331,8 @@ class ReportedUsage:
             int(pc.sum(_has_place(written)).as_py() or 0),
             _count(_of_op(of_table, "read")),
             len(_of_op(of_table, "register")) > 0,
+            watched_us,
+            of_watched,
         )
 
 
@@ -309,6 +359,11 @@ def count_intervals(reads: pa.Table, devices: pa.Table, every_us: int) -> int:
 def _count(rows: pa.Table) -> Counted:
     """Count rows and their devices."""
     return Counted(len(rows), int(pc.count_distinct(rows["device"]).as_py()))
+
+
+def _since(rows: pa.Table, since_us: int) -> pa.Table:
+    """Return the rows from a time on."""
+    return rows.filter(pa.array(epoch_us(rows["ts"]) >= since_us))
 
 
 def _of_op(rows: pa.Table, op: str) -> pa.Table:

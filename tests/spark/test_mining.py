@@ -70,12 +70,30 @@ def build_parks(*, devices=12, days=3):
     for number, day in np.ndindex(devices, days):
         of_all = {"device": f"car-{number}", "app": "parks", "table": "parks", "lat": 51.5, "lon": 0.1}
         moments = [(hour, {"op": "write"}) for hour in np.arange(0, 24, 0.2)]
-        asked = {"op": "read", "box_km": 20.0, "window_s": 1800.0}
-        moments += [(hour, asked) for hour in rng.uniform(8, 10, 8)]
+        area = {"op": "read", "box_km": 20.0, "window_s": 1800.0}
+        moments += [(hour, area) for hour in rng.uniform(8, 10, 8)]
         records += [
             {**of_all, **more, "ts": START_US + day * DAY_US + int(hour * 3.6e9)} for hour, more in moments
         ]
     records += [{**row, "lat": 51.6} for row in records[:20]]  # at two places at once
+    return pa.Table.from_pylist(sorted(records, key=lambda row: row["ts"]), USAGE)
+
+
+def build_watched(*, devices=4, days=3):
+    """Return the usage of phones that read a record each quarter of an hour, and that processors watch.
+
+    It changes once a day; other records of the table are written each quarter of an hour.
+    """
+    records = []
+    for day, quarter, number in np.ndindex(days, 96, devices):
+        at = START_US + day * DAY_US + quarter * 900_000_000
+        of_all = {"app": "news", "table": "news", "ts": at + number}
+        query = {"op": "read", "query": "key = 'k'"}
+        records.append({**of_all, **query, "device": f"phone-{number}"})
+        if number < 2:
+            changes = {"app": "", "op": "change", "device": f"processor-{number}", "records": int(day > 0)}
+            records.append({**of_all, "device": f"phone-{number}", "op": "write"})
+            records += [{**of_all, **query, **changes}] if quarter == 40 else []
     return pa.Table.from_pylist(sorted(records, key=lambda row: row["ts"]), USAGE)
 
 
@@ -90,7 +108,7 @@ def frame_of(spark, folder, table):
 
 @pytest.fixture(scope="module")
 def rows():
-    return pa.concat_tables([build_cars(), build_habits(), build_parks()])
+    return pa.concat_tables([build_cars(), build_habits(), build_parks(), build_watched()])
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +141,7 @@ def test_policies_and_verdicts_are_those_of_the_learner(mined, rows):
         (one.app, one.kind, one.ships, one.why) for one in here
     ]
     assert {(one.app, one.kind) for one in here if one.ships} == {
-        ("maps", "read"), ("menus", "prefetch"), ("parks", "read"), ("parks", "write")
+        ("maps", "read"), ("menus", "prefetch"), ("news", "read"), ("parks", "read"), ("parks", "write")
     }  # fmt: skip
     assert (mined.rows, mined.devices, mined.set_aside) == (len(rows), 28, {"an unknown op": 3})
 
@@ -147,7 +165,7 @@ def test_display_shows_verdicts_and_patterns(mined):
 def test_mined_policies_are_shipped(mined):
     from mudkit.systems import mud
 
-    assert mud.Cloud(Lab(seed=1)).ship(mined).result() == 4  # those that pay
+    assert mud.Cloud(Lab(seed=1)).ship(mined).result() == 5  # those that pay
 
 
 @pytest.mark.soak

@@ -143,6 +143,53 @@ def test_age_is_learnt_for_a_query_without_an_area():
     assert decide_by(covered=0.0) == "remote"
 
 
+def build_query_usage(*, changed_min, written_min, days=4):
+    """Return the usage of phones that read a record each quarter of an hour.
+
+    A processor watches it from noon of the first day, and reports a change each ``changed_min``; a device
+    that reports writes to the table each ``written_min``. None: never.
+    """
+    rows = []
+    for day, quarter, number in np.ndindex(days, 96, 4):
+        t_us = START_US + day * DAY_US + quarter * 900_000_000 + number * 1_000_000
+        rows.append({"device": f"phone-{number}", "app": "n", "ts": t_us, "op": "read", "query": "key = 'k'"})
+    of_processor = {"device": "mud-processor", "app": "", "op": "change", "query": "key = 'k'"}
+    begun_us, past_us = START_US + DAY_US // 2, START_US + days * DAY_US
+    rows.append({**of_processor, "ts": begun_us, "records": 0})
+    if changed_min is not None:
+        times = range(begun_us, past_us, round(changed_min * 60e6))
+        rows += [{**of_processor, "ts": t_us + 7, "records": 1} for t_us in times]
+    if written_min is not None:
+        times = range(START_US, past_us, round(written_min * 60e6))
+        rows += [{"device": "writer", "app": "n", "ts": t_us + 3, "op": "write"} for t_us in times]
+    return pa.Table.from_pylist(
+        sorted(({"table": "t"} | row for row in rows), key=lambda row: row["ts"]), USAGE
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed_min", "written_min", "is_learnt"), [(1440, 10, True), (10, None, False), (10, 1440, False)]
+)
+def test_age_is_learnt_from_the_changes_that_processors_report(changed_min, written_min, is_learnt):
+    """Devices have seen too many writes, of other records; or none, those of others."""
+    usage = build_query_usage(changed_min=changed_min, written_min=written_min)
+    (learnt,) = [one for one in learn(usage) if one.artefact.kind == "read"]
+    assert (learnt.artefact.root != OWN) is is_learnt
+    without = usage.filter(pa.compute.not_equal(usage["op"], "change"))
+    (learnt,) = [one for one in learn(without) if one.artefact.kind == "read"]
+    assert (learnt.artefact.root != OWN) is not is_learnt
+
+
+def test_changes_of_a_few_hours_are_too_few_to_learn_from():
+    """All writes count until there are enough reads since the query is watched."""
+    usage = build_query_usage(changed_min=None, written_min=10)
+    is_late = pa.compute.less(
+        usage["ts"], pa.scalar(START_US + DAY_US // 2 + 3_600_000_000, usage["ts"].type)
+    )
+    (learnt,) = [one for one in learn(usage.filter(is_late)) if one.artefact.kind == "read"]
+    assert learnt.artefact.root == OWN
+
+
 def test_each_table_and_app_has_a_policy_of_its_own():
     quiet = build_usage(devices=6, table="parks", written=(8, 8.2))
     busy = build_usage(devices=6, table="cars", written=(0, 24))

@@ -76,7 +76,7 @@ def test_no_delay_where_somebody_asks_at_any_time():
 
 
 def test_a_fixed_delay_is_learnt_where_writes_have_no_place():
-    """What is written from 10 to 20 is read from 8 on, as all that was written in two days."""
+    """Writes of 10 to 20 o'clock are read from 8 on, with all others of two days."""
     usage = build_usage(written=(10, 20))
     for name in ("lat", "lon", "box_km", "window_s"):
         at = USAGE.get_field_index(name)
