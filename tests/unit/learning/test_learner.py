@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from learning_traces import to_usage
 
 from mudkit import intervals, trace, work_folder
 from mudkit.errors import ParameterError, TraceContentError
@@ -237,21 +238,6 @@ def test_tree_sees_the_size_of_what_is_asked():
         for box_km in (1.0, 40.0)
     ]
     assert decided == ["local", "remote"]
-
-
-def to_usage(positions, reads):
-    """Return positions and reads of a trace as usage."""
-    written = pa.table({name: positions[name] for name in ("device", "ts", "lat", "lon")})
-    asked_for = reads.select(["device", "ts", "lat", "lon", "box_km", "window_s"])
-    parts = []
-    for rows, op in ((written, "write"), (asked_for, "read")):
-        known = {name: rows[name] for name in rows.column_names}
-        known |= {
-            name: pa.array([text] * len(rows)) for name, text in (("app", "a"), ("table", "t"), ("op", op))
-        }
-        columns = [known.get(field.name, pa.nulls(len(rows), field.type)) for field in USAGE]
-        parts.append(pa.table(columns, names=USAGE.names).cast(USAGE))
-    return pa.concat_tables(parts)
 
 
 @pytest.mark.soak(keep=1)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from learning_traces import to_usage
 
+from mudkit import intervals, trace, work_folder
 from mudkit.learning import Learner
+from mudkit.learning.features import WRITE_FEATURES, write_features
+from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.systems.mud.policies.artefact import OWN
+from mudkit.trace.folder import read_table
 from mudkit.trace.schema import USAGE
 from mudkit.trace.usage import ReportedUsage
 
@@ -129,6 +134,37 @@ def test_policy_is_taken_back_within_a_day_of_another_behaviour():
     taken_back = judge(pa.concat_tables([before, after.filter(last)]))
     for weekday in range(7):  # the night of one Saturday says nothing of Saturdays alone
         assert taken_back.artefact.root == OWN or delay_min(taken_back.artefact, 3.0, weekday) < 10
+
+
+@pytest.mark.soak(keep=1)
+@pytest.mark.parametrize("seed", range(20))
+def test_held_out_readers_keep_the_limit_of_stale_reads(seed):
+    """Never worse than without a policy by more than the interval: of fleets that commute, half is learnt from.
+
+    Without a policy each write is sent at once, and no read is stale by it. Of the reads of the other half the
+    interval of those that become stale reaches below the limit, and messages are never more.
+    """
+    trace.generate(
+        40, 5, seed, towns=1 + seed % 3, interval_s=300, path=(folder := work_folder() / "drivers")
+    )
+    positions, reads = (read_table(folder, name) for name in ("positions", "reads"))
+    names = pa.array(sorted(set(reads["device"].to_pylist()))[::2])
+    is_learnt = pa.compute.is_in(reads["device"], names)
+    verdict = judge(to_usage(positions, reads.filter(is_learnt)), completeness=0.9, max_stale=0.1)
+    if not verdict.ships:
+        return
+    writes = Writes.unread(positions)
+    columns = dict(
+        zip(WRITE_FEATURES, write_features(writes.t_us, writes.lat, writes.lon).T.tolist(), strict=True)
+    )
+    of_tree = [columns[name] for name in verdict.artefact.features]
+    delay_s = [verdict.artefact.decide([of[row] for of in of_tree]) for row in range(len(writes.t_us))]
+    others = ReadRequests.of(reads.filter(pa.compute.invert(is_learnt)))
+    seen = writes.seen_by(others)
+    sent = batches(seen, seen.t_us + np.rint(np.array(delay_s) * 1e6).astype(np.int64))
+    stale = missed(seen, sent.sent_us, others, 0.9)
+    assert intervals.share(int(stale.sum()), len(stale)).low <= 0.1
+    assert sent.messages <= len(seen.t_us)
 
 
 def test_few_devices_writes_or_reads_give_no_policy():
