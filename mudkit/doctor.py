@@ -67,7 +67,7 @@ def render(checks: Iterable[Check], console: Console | None = None) -> None:
     """Print checks as a table, by default to standard output."""
     marks = {True: ("ok", "green"), False: ("missing", "bold red"), None: ("note", "yellow")}
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
+    table.add_column()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in checks:

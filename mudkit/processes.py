@@ -27,4 +27,4 @@ def spread_out(processes: int = PROCESSES, part: int = 10) -> Iterator[Map]:
         try:
             yield lambda function, *items: pool.map(function, *items, chunksize=part)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)

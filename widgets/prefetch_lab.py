@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
 from typing import Any, Final, NamedTuple
@@ -23,14 +24,25 @@ _TIMES: Final = (_MINUTE, 10 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 
 _SHARES: Final = tuple(step / 20 for step in range(21))
 _LIMITS: Final = tuple(1 << step for step in range(15))
 """Prefetch limits of the curve."""
-_NO_LIMIT: Final = ("on-line", "on-demand", "rate")
+_NO_LIMIT: Final = ("on-line", "on-demand", "rate", "predict")
 """Kinds of policies without a prefetch limit."""
-_POLICY_SETTINGS: Final = ("prefetch_limit", "expiration_threshold_s", "delay_s")
+_LEARNT_SETTINGS: Final = ("prefetch_limit", "expiration_threshold_s", "delay_s")
+"""Controls of what a policy can learn."""
+_POLICY_SETTINGS: Final = (*_LEARNT_SETTINGS, "remembers_reads")
 """Controls that are settings of a policy."""
 _COLUMNS: Final = (
-    ("event_frequency", "expiration", "law", "expiring_share", "threshold", "days", "seed"),
-    ("user_frequency", "reads_cv", "max", "outage", "outages_per_day", "policy", *_POLICY_SETTINGS),
-)
+    (
+        "event_frequency",
+        "expiration",
+        "law",
+        "expiring_share",
+        "threshold",
+        "days",
+        "seed",
+        "remembers_reads",
+    ),
+    ("user_frequency", "reads_cv", "max", "outage", "outages_per_day", "policy", *_LEARNT_SETTINGS),
+)  # fmt: skip
 """Names of the controls in both columns."""
 _STYLE: Final = {"description_width": "10.5em"}
 _LAYOUT: Final = {"width": "auto"}
@@ -62,7 +74,7 @@ _SLIDERS: Final = {
     "delay_s": _Slider("prefetch delay", ("none", LEARNT, *_TIMES), words.duration),
 }
 _CHOICES: Final = {
-    "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified")),
+    "policy": ("policy", ("on-line", "on-demand", "buffer", "rate", "unified", "predict")),
     "law": ("law of expiration", ("exponential", "uniform", "normal")),
 }
 
@@ -112,7 +124,8 @@ class PrefetchLab(Panel):
     ----------
     controls : dict of str to ipywidgets.Widget
         The widgets, by the names of ``simulate``'s parameters, and ``law`` (of expirations),
-        ``expiration_threshold_s`` and ``delay_s`` (of the policy). What has no effect is disabled.
+        ``expiration_threshold_s``, ``delay_s`` and ``remembers_reads`` (of the policy). What has no effect is
+        disabled.
     problem, status : ipywidgets.HTML
         The error, if any; waste, loss, messages forwarded and read, and the number of days.
     figure : Figure
@@ -159,7 +172,7 @@ class PrefetchLab(Panel):
         self._rest = iter(())
         if change["owner"] is self.controls["policy"] and change["new"] == "unified":
             self._is_changing = True
-            for name in _POLICY_SETTINGS:
+            for name in _LEARNT_SETTINGS:
                 self.controls[name].value = LEARNT
             self._is_changing = False
         try:
@@ -211,7 +224,7 @@ class PrefetchLab(Panel):
         given, policy = self._given | {"days": days}, self._given["policy"]
         if limit is not None:
             kind: Kind = "buffer" if policy.kind in _NO_LIMIT else policy.kind
-            given["policy"] = Forwarding(kind, limit, policy.expiration_threshold_s, policy.delay_s)
+            given["policy"] = replace(policy, kind=kind, prefetch_limit=limit)
         return self._play(tuple(given.items()))
 
     def _schedule_all(self) -> None:
@@ -286,6 +299,9 @@ def _controls(parameters: Mapping[str, Any]) -> dict[str, Any]:
         controls[name] = ipywidgets.Dropdown(options=options, value=given[name], **shown)
     for name in ("days", "seed"):
         controls[name] = ipywidgets.IntText(value=given[name], description=name, style=_STYLE, layout=_LAYOUT)
+    controls["remembers_reads"] = ipywidgets.Checkbox(
+        value=given["remembers_reads"], description="remember reads in outages", style=_STYLE, layout=_LAYOUT
+    )
     return controls
 
 
@@ -297,6 +313,9 @@ def _parameters(controls: Mapping[str, Any]) -> dict[str, Any]:
             given[name] = None
     law = given.pop("law")
     settings = {name: given.pop(name) for name in _POLICY_SETTINGS}
+    settings["remembers_reads"] &= given["policy"] != "on-line"
+    if given["policy"] == "predict":
+        settings |= {"prefetch_limit": LEARNT, "expiration_threshold_s": None}
     if given["expiration"] is not None:
         given["expiration"] = Expiration(given["expiration"], law)
     given["policy"] = Forwarding(given["policy"], **settings)
@@ -310,8 +329,9 @@ def _disable_unused(controls: Mapping[str, Any], given: Mapping[str, Any]) -> No
     for name, is_used in (
         ("law", expires),
         ("expiring_share", expires),
-        ("expiration_threshold_s", expires),
+        ("expiration_threshold_s", expires and given["policy"].kind != "predict"),
         ("prefetch_limit", given["policy"].kind not in _NO_LIMIT),
+        ("remembers_reads", given["policy"].kind != "on-line"),
         ("outages_per_day", 0.0 < given["outage"] < 1.0),
     ):
         controls[name].disabled = not is_used

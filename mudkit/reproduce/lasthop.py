@@ -1,6 +1,7 @@
 """Rows L1 to L6 of Last hop (Zagorodnov and Johansen): waste and loss by forwarding policy.
 
-The row of speed, L7, is in :mod:`mudkit.reproduce.lasthop_speed`.
+The row of speed, L7, is in :mod:`mudkit.reproduce.lasthop_speed`, that of policies that learn, L8, in
+:mod:`mudkit.reproduce.lasthop_learning`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.processes import spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
-from mudkit.systems.lasthop import FIGURES, expected_waste, simulate_grid
+from mudkit.systems.lasthop import FIGURES, Forwarding, expected_waste, simulate_grid
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 if TYPE_CHECKING:
@@ -236,6 +237,13 @@ def measure_on_demand(
         quantities[f"loss at 95 %, {often:g} a day"] = of_seeds(
             table, "loss", outage=0.95, user_frequency=often
         )
+    say("the same where reads in outages are remembered")
+    policy = Forwarding("on-demand", remembers_reads=True)
+    remembered = figure_sweep(2, {**(over or {}), "outage": [0.95]}, {"days": days, "policy": policy}, seeds)
+    for often in remembered["user_frequency"].unique().tolist():
+        quantities[f"loss at 95 %, {often:g} a day, reads remembered"] = of_seeds(
+            remembered, "loss", user_frequency=often
+        )
     quantities["steps before total outage at which the loss falls"] = Quantity.of([drops])
     quantities["downtime at which the loss is largest"] = Quantity.of(peaks)
     straight = "a straight line would have 0.526 as loss at 50 % over loss at 95 %"
@@ -393,6 +401,15 @@ def measure_thresholds(
             quantity = of_seeds(long, value, expiration_threshold_s=THRESHOLD_H * HOUR_S)
             quantities[f"{value} at 8 h, 5.7 days, {named}"] = quantity
         quantities[f"the best threshold's waste or loss, 4.2 h, {named}"] = _best(table, SHORT_H)
+        predicted: dict[str, Any] = {
+            "expiration": SHORT_H * HOUR_S,
+            "outage": down,
+            "policy": "predict",
+            "days": days,
+        }
+        quantities[f"waste or loss of predict, 4.2 h, {named}"] = _larger_of(
+            simulate_grid({}, {"max": None, **predicted}, seeds)
+        )
         for time_s in sorted(table["expiration"].unique().tolist()):
             gap_h = _gap_h(table[table["expiration"] == time_s])
             quantities[f"thresholds in the gap, {time_s / HOUR_S:.3g} h, {named}"] = Quantity.of([len(gap_h)])
@@ -457,8 +474,12 @@ def _best(table: pd.DataFrame, hours: float) -> Quantity:
     """Return the larger one of waste and loss at the best threshold."""
     line = table[table["expiration"] == hours * HOUR_S]
     best = _medians(line).idxmin()
-    larger = line[line["expiration_threshold_s"] == best][["waste", "loss"]].max(axis=1)
-    return Quantity.of(larger.tolist())
+    return _larger_of(line[line["expiration_threshold_s"] == best])
+
+
+def _larger_of(table: pd.DataFrame) -> Quantity:
+    """Return the larger one of waste and loss over the seeds."""
+    return Quantity.of(table[["waste", "loss"]].max(axis=1).tolist())
 
 
 def _gap_h(table: pd.DataFrame) -> list[float]:

@@ -21,6 +21,7 @@ from mudkit.reproduce import (
     lab,
     lab_spark,
     lasthop,
+    lasthop_learning,
     lasthop_speed,
     mobius,
     mobius_map,
@@ -37,7 +38,7 @@ from mudkit.reproduce.row import NOT_MEASURED, Measured, Quantity, Row, Say, jud
 
 _PAPERS: Final = (
     (mobius, mobius_scaling, mobius_overhead, mobius_reads, mobius_writes, mobius_map),
-    (lasthop, lasthop_speed),
+    (lasthop, lasthop_speed, lasthop_learning),
     (contrail,),
     (radiator, radiator_scale),
     (sublim,),

@@ -37,13 +37,16 @@ def stories(draw):
 
 
 POLICIES = st.one_of(
-    st.sampled_from([Forwarding("on-line"), Forwarding("on-demand")]),
+    st.sampled_from(
+        [Forwarding("on-line"), Forwarding("on-demand"), Forwarding("on-demand", remembers_reads=True)]
+    ),
     st.builds(
         Forwarding,
         st.sampled_from(["buffer", "unified"]),
         st.one_of(st.just("learnt"), st.integers(0, 5)),
         st.sampled_from([None, "learnt", 0.0, 15.0, 60.0]),
         st.sampled_from([None, 7.0]),
+        remembers_reads=st.booleans(),
     ),
 )
 MAX_MESSAGES = st.sampled_from([0, 1, 2, 4, math.inf])
@@ -69,7 +72,7 @@ class SpoolRun:
                     spool.timeout(event.at_us)
                     taken = [spool.device.pop() for _ in range(int(min(max_messages, spool.device.size)))]
                     self._record_read(taken, max_messages)
-                    offline.append((event.at_us, [message.identity for message in taken]))
+                    offline.append((event.at_us, [message.identity for message in taken], max_messages))
                 case "switch":
                     for answer in offline:
                         spool.read_offline(*answer)

@@ -21,13 +21,21 @@ from mudkit.systems.lasthop.study.simulation import play
 S = 1_000_000
 times = st.lists(st.integers(0, 200).map(lambda at: at * S), max_size=25).map(sorted)
 POLICIES = st.one_of(
-    st.sampled_from([Forwarding("on-line"), Forwarding("on-demand")]),
+    st.sampled_from(
+        [
+            Forwarding("on-line"),
+            Forwarding("on-demand"),
+            Forwarding("on-demand", remembers_reads=True),
+            Forwarding("predict"),
+        ]
+    ),
     st.builds(
         Forwarding,
         st.sampled_from(["buffer", "rate", "unified"]),
         st.one_of(st.just("learnt"), st.integers(0, 5)),
         st.sampled_from([None, "learnt", 0.0, 15.0, 60.0]),
         st.sampled_from([None, "learnt", 7.0]),
+        remembers_reads=st.booleans(),
     ),
 )
 

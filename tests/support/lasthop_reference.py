@@ -22,13 +22,14 @@ def run_reference(happenings, policy, max_messages, threshold, *, starts_up=True
     waiting, device, delayed = {}, {}, {}  # messages to (rank, expires, order)
     finished, forwarded, read, sizes = set(), [], [], []
     is_up, order, reads, offline_reads = starts_up, 0, [], []
+    demands = []  # how many messages reads could use
 
     def compute_limit():
         if policy.kind not in ("buffer", "unified"):
             return 0
         if policy.prefetch_limit != "learnt":
             return policy.prefetch_limit
-        last = [count for _, count in reads[-8:]]
+        last = demands[-8:]
         return 2 * sum(last) / len(last) if last else 0
 
     def compute_min_lifetime():
@@ -113,6 +114,7 @@ def run_reference(happenings, policy, max_messages, threshold, *, starts_up=True
                 finished.update(taken)
                 read += taken
                 reads.append((at_us, len(taken)))
+                demands.append(len(taken))
                 forward()
             case "read":
                 taken = sort_best(device)[: None if max_messages == math.inf else max_messages]
@@ -122,10 +124,17 @@ def run_reference(happenings, policy, max_messages, threshold, *, starts_up=True
                 read += taken
                 offline_reads.append((at_us, len(taken)))
             case "switch":
-                if not is_up:
-                    reads += offline_reads
-                    offline_reads = []
                 is_up = not is_up
+                if is_up and offline_reads:
+                    reads += offline_reads
+                    waits = len(waiting) + len(delayed)
+                    demands += [max(count, min(max_messages, count + waits)) for _, count in offline_reads]
+                    offline_reads = []
+                    requested = len(waiting | device) if max_messages == math.inf else max_messages
+                    for message in sort_best(waiting | device)[:requested] if policy.remembers_reads else ():
+                        if message in waiting:
+                            device[message] = waiting.pop(message)
+                            forwarded.append(message)
                 forward()
         sizes.append(len(device))
     return forwarded, read, sizes

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -315,6 +316,50 @@ def test_brackets_are_not_interpreted_as_markup(csv_file):
     assert "not filtered" in output, "reads are not"
 
 
+@pytest.mark.parametrize(
+    ("error", "is_shown"), [(None, True), (ValueError("disk"), True), (KeyboardInterrupt(), False)]
+)
+def test_errors_are_logged_and_interruptions_are_not(main, monkeypatch, caplog, error, is_shown):
+    def log():
+        logging.getLogger("py4j").error("in a library", exc_info=error)
+
+    monkeypatch.setattr(cli, "app", log)
+    logging.getLogger("py4j").addFilter(cli._is_news)
+    try:
+        main()
+    finally:
+        logging.getLogger("py4j").removeFilter(cli._is_news)
+    assert bool(caplog.records) == is_shown
+
+
+def test_termination_is_an_interrupt(main, monkeypatch):
+    """SIGTERM ends the command as Ctrl-C does, so that files which are half written are removed."""
+
+    def end():
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(cli, "app", end)
+    monkeypatch.setattr(cli, "_stopped", lambda: sys.exit("stopped"))
+    assert main()[0] == "stopped"
+
+
+def test_verdicts_are_written_and_counted(tmp_path, monkeypatch):
+    rows = [
+        ("ann.py", "take", "passed", None),
+        ("bob.py", "take", "not yet", "false at 3"),
+        ("c.py", None, "unreadable", "empty"),
+    ]
+    graded = pd.DataFrame(rows, columns=["file", "exercise", "verdict", "problem"])
+    monkeypatch.setattr("mudkit.exercises.grade", lambda *_, **__: graded)
+    out = tmp_path / "grades.csv"
+    result = run("judge", "handed_in", "--out", out)
+    assert (result.exit_code, result.stdout) == (0, f"1 not yet, 1 passed, 1 unreadable: {out}\n")
+    assert result.stderr == "unreadable: c.py: empty\n"
+    assert out.read_bytes().startswith(b"\xef\xbb\xbf"), "spreadsheets recognise UTF-8 by the mark"
+    assert pd.read_csv(out)["verdict"].tolist() == ["passed", "not yet", "unreadable"]
+
+
 @pytest.mark.process
 def test_class_is_judged_into_one_file(tmp_path):
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
@@ -371,6 +416,8 @@ def test_teachers_open_copies_and_authors_the_sources(tmp_path, opened):
     (["--studnt"], "--studnt", "'--student'"),
     (["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates"], "NeverCheckForUpdates", "help-all"),
     (["--port", "abc"], "'abc'", "help-all"), (["--port"], "''", "help-all"), (["-x"], "-x", "help-all"),
+    (["notes.ipynb", "--no-browser", "--ServerApp.prt=3"], "--ServerApp.prt", "'--ServerApp.port'"),
+    (["--port", "9000", "--studnt"], "--studnt", "'--student'"),
 ])  # fmt: skip
 def test_wrong_jupyterlab_option_is_refused_before_copying(tmp_path, opened, arguments, outcome, remedy):
     with pytest.raises(ParameterError) as caught:
@@ -683,6 +730,37 @@ def test_unchanged_report_is_run_again_with_force(function, options, monkeypatch
         (False, Path("pages")),
         (True, Path("pages")),
     ]
+
+
+def test_option_spark_is_a_parameter_of_the_report(monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "mudkit.report.run_report", lambda _, given, **__: called.append(given) or sys.exit(7)
+    )
+    assert run("report", "trace_profile", "--param", "trace=cabs.csv", "--spark").exit_code == 7
+    assert called == [{"trace": "cabs.csv", "spark": True}]
+
+
+def test_comparison_of_two_reports_is_told_with_their_pages(tmp_path, monkeypatch):
+    """Print three pages and what they say; the status is 1 if a limit is passed."""
+    compared = SimpleNamespace(
+        folder=tmp_path / "both",
+        headline="A is cheaper",
+        within_chance=lambda limits: ["the energy differs by chance"],
+        above=lambda limits: ["stale answers: 6 %, limit 5 %"] if limits else [],
+    )
+    monkeypatch.setattr("mudkit.report.headline", lambda path: f"of {path.name}")
+    monkeypatch.setattr("mudkit.report.compare_runs", lambda *paths, build: compared)
+    monkeypatch.setattr("mudkit.report.against.run_both", lambda *_, **__: [tmp_path / "a", tmp_path / "b"])
+    arguments = ["report", "trace_profile", "--param", "trace=cabs.csv", "--against", "box_km=5"]
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"{tmp_path / 'a' / 'report.html'}  of a",
+        f"{tmp_path / 'b' / 'report.html'}  of b",
+        f"{tmp_path / 'both' / 'report.html'}  A is cheaper",
+    ]
+    assert result.stderr == "mudkit: within chance: the energy differs by chance\n"
 
 
 def test_report_lists_its_parameters_and_presets():

@@ -44,6 +44,14 @@ def render_text(results: list[Check], width: int = 200) -> str:
     return console.file.getvalue()
 
 
+def test_narrow_terminal_folds_what_was_found_only():
+    """Mark and name stay in one piece: they are what is looked for."""
+    state = "openjdk 17.0.9 from a package of PyPI, in a folder of the environment"
+    lines = render_text([Check("temporary files", False, state, "free some space")], width=40).splitlines()
+    assert lines[0].startswith("missing  temporary files  ")
+    assert len(lines) > 3
+
+
 def test_all_checks_are_made():
     results = checks()
     assert [item.name for item in results] == NAMES

@@ -14,6 +14,7 @@ from mudkit.files import (
     existing,
     existing_path,
     free_name,
+    output_problem,
     place,
     refuse_existing,
     sha256,
@@ -143,6 +144,21 @@ def test_system_errors_have_a_remedy(tmp_path, code, pattern):
         raise OSError(code, "system text")
     assert caught.value.remedy
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("IOError: Permission denied [errno 13] on part-0", "the place is read-only"),
+        ("Write failed: No space left on device", "disk is full"),
+        ("codec 'zstd' is not there", "could not be written"),
+    ],
+)
+def test_error_of_a_library_is_told_by_its_text(tmp_path, text, pattern):
+    """Arrow and Spark raise errors of their own, without a number."""
+    problem = output_problem(tmp_path / "out", RuntimeError(text))
+    assert pattern in str(problem)
+    assert ("codec" in text) == (problem.found == text)
 
 
 def test_staged_file_is_discarded_on_failure(tmp_path):

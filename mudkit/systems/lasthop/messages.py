@@ -113,6 +113,7 @@ class PolicyFields(Struct, frozen=True, forbid_unknown_fields=True):
     prefetch_limit: int | str
     expiration_threshold_s: float | str | None
     delay_s: float | str | None
+    remembers_reads: bool | UnsetType = UNSET
 
 
 class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +134,11 @@ class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
         """Convert a subscription, to be sent or stored."""
         forwarding = subscription.forwarding
         policy = PolicyFields(
-            forwarding.kind, forwarding.prefetch_limit, forwarding.expiration_threshold_s, forwarding.delay_s
+            forwarding.kind,
+            forwarding.prefetch_limit,
+            forwarding.expiration_threshold_s,
+            forwarding.delay_s,
+            forwarding.remembers_reads or UNSET,
         )
         quiet_h = None if subscription.quiet_h is None else (subscription.quiet_h[0], subscription.quiet_h[1])
         return cls(
@@ -145,7 +150,11 @@ class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the subscription; raise ParameterError if a value is out of range."""
         policy = self.policy
         forwarding = Forwarding(
-            policy.kind, policy.prefetch_limit, policy.expiration_threshold_s, policy.delay_s
+            policy.kind,
+            policy.prefetch_limit,
+            policy.expiration_threshold_s,
+            policy.delay_s,
+            remembers_reads=policy.remembers_reads is True,
         )
         return Subscription(
             self.topic, self.max, self.threshold, self.mode, forwarding, self.quiet_h, self.interrupt,

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from measured_rows import check_complete
 
-from mudkit.reproduce import lasthop, lasthop_speed
+from mudkit.reproduce import lasthop, lasthop_learning, lasthop_speed
 from mudkit.reproduce.lasthop import L1, L2, L3, L4, L5, L6
+from mudkit.reproduce.lasthop_learning import L8
 from mudkit.reproduce.lasthop_speed import L7, simulate_in_simpy
 from mudkit.reproduce.row import Measured, Quantity, judge
 from mudkit.sources.outages import Outages
@@ -187,3 +188,18 @@ def test_figures_are_computed_from_sweep_tables():
 @pytest.mark.parametrize(("series", "count"), [([1, 2, 2, 3], 0), ([3, 1, 2], 1), ([3, 2, 1], 2), ([1], 0)])
 def test_falls_counts_descending_steps(series, count):
     assert lasthop.falls(series) == count
+
+
+def test_l8_compares_with_the_limit_that_is_best_in_each_cell():
+    measured = check_complete(
+        L8,
+        lasthop_learning.measure_learning(
+            days=40, seeds=[1], limits=[4, 16, 64], users=[2.0, 4.0], downtimes=[0.9]
+        ),
+    )
+    quantities = measured.quantities
+    of_best = quantities["waste and loss of the best limit at 90 %, 2 a day, 1 a day"].median
+    at = "at 90 %, 2 a day, 1 a day"
+    gap = quantities[f"waste of unified {at}"].median + quantities[f"loss of unified {at}"].median - of_best
+    assert quantities["unified above the best limit, 1 a day"].median >= gap - 1e-12 > 0
+    assert quantities["predict above the best limit, 1 a day"].median < gap

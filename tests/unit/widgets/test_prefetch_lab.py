@@ -49,7 +49,7 @@ def compute_measures(run, days):
 def test_every_parameter_has_a_control():
     parameters = set(inspect.signature(simulate).parameters)
     widget = PrefetchLab(days=2)
-    assert set(widget.controls) == parameters | {"law", "delay_s"}
+    assert set(widget.controls) == parameters | {"law", "delay_s", "remembers_reads"}
     children = [control for column in widget.children[0].children for control in column.children]
     assert set(map(id, children)) == set(map(id, widget.controls.values()))
     assert all(control.description for control in children)
@@ -99,6 +99,16 @@ def test_expirations_and_policy_settings():
         **FEW,
     )
     assert read_measures(widget) == compute_measures(run, 40)
+
+
+def test_policy_that_remembers_reads_is_another_one_and_on_line_has_none():
+    widget = PrefetchLab(policy="on-demand", **FEW)
+    widget.controls["remembers_reads"].value = True
+    widget.finish()
+    run = simulate(policy=Forwarding("on-demand", remembers_reads=True), **FEW)
+    assert read_measures(widget) == compute_measures(run, 40)
+    widget.controls["policy"].value = "on-line"
+    assert (widget.controls["remembers_reads"].disabled, widget.problem.value) == (True, "")
 
 
 def test_none_and_learnt_values_are_shown_as_words():

@@ -24,13 +24,12 @@ from mudkit.systems.lasthop.messages import (
     ShowRequest,
     SubscriptionFields,
 )
+from mudkit.systems.lasthop.spool.predictor import Observed, Predictor
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message
 from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
 
 _DAY_US: Final = 86_400_000_000
-_MAX_READS: Final = 8
-"""Recent reads in the store: the window of the moving averages."""
 _MAX_LOW: Final = 1000
 """Maximum number of stored messages below the threshold, whose rank may rise."""
 
@@ -63,17 +62,20 @@ class _LowMessage(msgspec.Struct, frozen=True):
 class _StoredState(msgspec.Struct, frozen=True):
     """Durable state of a subscription besides its messages.
 
-    ``reads`` has time and size of recent reads, ``shown`` is the number of messages shown on a ``day``,
-    ``due`` the number that may be shown since the last delivery (None: unlimited). ``lost`` names messages on
-    the device that a rolled back spool does not have.
+    ``reads`` has time and size of recent reads, ``demands`` how many messages they could use; ``shown``
+    is the number of messages shown on a ``day``, ``due`` the number that may be shown since the last delivery
+    (None: unlimited). ``lost`` names messages on the device that a rolled back spool does not have;
+    ``observed`` is what the policy ``predict`` is based on.
     """
 
     reads: list[tuple[int, int]] = []
+    demands: list[int] = []
     day: int = 0
     shown: int = 0
     due: float | None = 0
     last_order: int = msgspec.field(name="last", default=0)
     lost: list[str] = []
+    observed: Observed | None = None
 
 
 class UnacknowledgedItems(NamedTuple):
@@ -120,7 +122,6 @@ class ServerSubscription:
         low = store.items(f"low {self._key}\n", _LowMessage)
         self._low = {key.rsplit("\n", 1)[1]: message for key, message in low}
         state = store.get(f"state {self._key}", _StoredState) or _StoredState()
-        self._reads = state.reads
         self._day, self._shown = state.day, state.shown
         self._due = math.inf if state.due is None else state.due
         self._lost = set(state.lost)
@@ -133,7 +134,10 @@ class ServerSubscription:
         self._start_spool(subscription)
         stored = store.items(f"message {self._key}\n", _StoredMessage)
         messages = [self._restore_message(key.rsplit("\n", 1)[1], message) for key, message in stored]
-        self.spool.restore(now_us, sorted(messages, key=_arrival_order), self._reads, state.last_order)
+        demands = state.demands or [0] * len(state.reads)  # none were stored before version 0.3
+        reads = [(*read, demand) for read, demand in zip(state.reads, demands, strict=True)]
+        self._restore_observed(state.observed)
+        self.spool.restore(now_us, sorted(messages, key=_arrival_order), reads, state.last_order)
 
     def take_pending(self) -> list[Body]:
         """Return the items to send to the device, once; lost ones are resent after its next hello."""
@@ -150,7 +154,9 @@ class ServerSubscription:
         self.spool.room = before.room
         on_device = [message.identity for message in messages if before.is_on_device(message.identity)]
         acceptable = [message for message in messages if message.rank >= subscription.threshold]
-        self.spool.restore(now_us, sorted(acceptable, key=_arrival_order), self._reads, before.last_order)
+        self._restore_observed(None if before.predictor is None else before.predictor.observed)
+        arrived = sorted(acceptable, key=_arrival_order)
+        self.spool.restore(now_us, arrived, before.habits.reads, before.last_order)
         self.spool.remember_finished(before)
         for message in messages:
             if message.rank < subscription.threshold:
@@ -175,6 +181,11 @@ class ServerSubscription:
             capacity=self._capacity,
         )
         self._set_interrupt()
+
+    def _restore_observed(self, observed: Observed | None) -> None:
+        """Restore what was observed of reads and outages, if the policy predicts them."""
+        if self.spool.predictor is not None:
+            self.spool.predictor = Predictor(observed)
 
     def has_seen(self, identity: str) -> bool:
         """Return whether a message of this name is known, or finished recently."""
@@ -212,13 +223,18 @@ class ServerSubscription:
             if rank >= self.spool.interrupt and identity not in self._showing:
                 self._request_show([identity])
 
-    def handle_fact(self, now_us: int, fact: HasRead | Dropped | Shown) -> None:
-        """Record messages that were read, shown or dropped on the device."""
+    def handle_fact(
+        self, now_us: int, fact: HasRead | Dropped | Shown, *, was_requested: bool = False
+    ) -> None:
+        """Record messages that were read, shown or dropped on the device.
+
+        ``was_requested`` says of a read that the device has requested better messages before.
+        """
         self._now_us = now_us
         ids = fact.ids
         if isinstance(fact, HasRead):
-            self.spool.read_offline(fact.at_us, ids)
-            self._reads = [*self._reads, (fact.at_us, len(ids))][-_MAX_READS:]
+            requested = 0 if was_requested else min(self.subscription.max_messages, self.spool.room)
+            self.spool.read_offline(fact.at_us, ids, requested)
         else:
             self.spool.drop(now_us, ids)
         if isinstance(fact, Shown):
@@ -409,8 +425,17 @@ class ServerSubscription:
     def _store_state(self) -> None:
         """Store reads, shown messages and counters."""
         due = None if self._due == math.inf else self._due
-        last_order, lost = self.spool.last_order, sorted(self._lost)
-        state = _StoredState(self._reads, self._day, self._shown, due, last_order, lost)
+        last_order, lost, reads = self.spool.last_order, sorted(self._lost), self.spool.habits.reads
+        state = _StoredState(
+            [(at_us, messages) for at_us, messages, _ in reads],
+            [demand for *_, demand in reads],
+            self._day,
+            self._shown,
+            due,
+            last_order,
+            lost,
+            None if self.spool.predictor is None else self.spool.predictor.observed,
+        )
         self._store.put(f"state {self._key}", state)
 
     def _forward(self, message: Message) -> None:

@@ -507,10 +507,9 @@ class SpoolServer:
                 case Unsubscribed():
                     pass
                 case _ if known is not None:
-                    if isinstance(fact, HasRead):
-                        peer.record_read(fact.number)
+                    was_requested = isinstance(fact, HasRead) and not peer.record_read(fact.number)
                     self._mark_changed(known)
-                    known.handle_fact(self._now_us, fact)
+                    known.handle_fact(self._now_us, fact, was_requested=was_requested)
         return bool(new), effects
 
     def _send_pending(self, subscription: ServerSubscription) -> Sequence[Effect]:

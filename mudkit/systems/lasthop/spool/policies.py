@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from mudkit.checks import check_arguments, number, one_of, whole_number
+from mudkit.checks import check_arguments, fits, number, one_of, whole_number
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "rule"]
+Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "predict", "rule"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LEARNT: Final = "learnt"
 """Setting that the spool learns from past reads and ranks."""
@@ -37,14 +37,18 @@ class Forwarding:
 
     Parameters
     ----------
-    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'rule'}
+    kind : {'on-line', 'on-demand', 'buffer', 'rate', 'unified', 'predict', 'rule'}
         ``on-line`` forwards at once; ``on-demand`` on a read only; ``buffer`` while the device has fewer
         messages than the prefetch limit; ``rate`` as many as are read; ``unified`` is Figure 7: given by its
         name, as in ``policy="unified"``, it learns all settings, ``Forwarding("unified")`` the prefetch limit
-        only; ``rule`` calls a function, in simulations.
+        only; ``predict`` is ours: by the hours of past reads it prefetches what will probably be read before
+        it expires, for as many reads as outages have
+        (:mod:`~mudkit.systems.lasthop.spool.predictor`); ``rule`` calls a function, in simulations.
     prefetch_limit : int or 'learnt'
         Maximum number of messages on the device. Learnt: twice the moving average of the messages per read.
-        (The figure takes the number that was requested, which is useless when that is unlimited.)
+        (The figure takes the number that was requested, which is useless when that is unlimited.) A read
+        without a link counts with what it could have used: what it requested, or what waits at the server if
+        that is less. With what it found the limit would fall in each outage, to nothing in long ones.
     expiration_threshold_s : float, 'learnt' or None
         Messages that expire sooner are not prefetched. Learnt: mean waking time between reads. None: all are.
     delay_s : float, 'learnt' or None
@@ -53,11 +57,16 @@ class Forwarding:
     rule : callable, optional
         Called with a :class:`~mudkit.systems.lasthop.Situation` after each event while the link is up;
         returns the items to forward now.
+    remembers_reads : bool
+        A read without a link is made up for when the link is back, ahead of all prefetching: as many messages
+        as it requested are forwarded. ``READ`` of Figure 7 leaves them in ``outgoing``, but Figure 2 cannot
+        have had this: its on-demand policy would lose far less. Not for ``on-line``, which forwards all.
 
     Raises
     ------
     ParameterError
-        The kind is unknown, a number is out of range, or a rule is missing or not allowed.
+        The kind is unknown, a number is out of range, or a rule is missing or not allowed; ``on-line`` is to
+        remember reads.
     """
 
     kind: Kind = "unified"
@@ -65,6 +74,7 @@ class Forwarding:
     expiration_threshold_s: float | str | None = None
     delay_s: float | str | None = None
     rule: Callable[[Situation], Iterable[Item]] | None = None
+    remembers_reads: bool = False
 
     def __post_init__(self) -> None:
         one_of("policy", self.kind, KINDS, "There is no such forwarding policy.")
@@ -75,12 +85,34 @@ class Forwarding:
                 found=brief(self.rule),
                 expected="a function" if self.kind == "rule" else "None",
             )
+        if self.kind == "predict":
+            self._check_predicted()
         if self.prefetch_limit != LEARNT:
             whole_number("prefetch_limit", self.prefetch_limit, 0, 1 << 31)
         for name in ("expiration_threshold_s", "delay_s"):
             given = getattr(self, name)
             if given is not None and given != LEARNT:
                 number(name, given, 0.0, 1e10)
+        remembers, has_reads = self.remembers_reads, self.kind != "on-line"
+        if not fits(remembers, bool) or (remembers and not has_reads):
+            raise ParameterError(
+                "A policy remembers reads or does not; 'on-line' has none: it forwards everything at once.",
+                where="remembers_reads",
+                found=brief(remembers),
+                expected="True or False" if has_reads else "False",
+            )
+
+    def _check_predicted(self) -> None:
+        """Refuse settings that the policy ``predict`` has no use for."""
+        for name, default in (("prefetch_limit", LEARNT), ("expiration_threshold_s", None)):
+            given = getattr(self, name)
+            if given != default:
+                raise ParameterError(
+                    "The policy 'predict' finds this itself.",
+                    where=name,
+                    found=brief(given),
+                    expected=f"{default!r}, or another policy",
+                )
 
     @classmethod
     def of(cls, given: str | Forwarding, **settings: int | float | str | None) -> Forwarding:
@@ -105,14 +137,22 @@ class Habits:
 
     def __init__(self) -> None:
         self._reads: deque[int] = deque(maxlen=_MAX_READS)
+        self._demands: deque[int] = deque(maxlen=_MAX_READS)
+        """Messages that recent reads could use, each more than it took if there was no link."""
         self._read_times_us: deque[int] = deque(maxlen=_MAX_READS)
         self._arrivals_us: deque[int] = deque(maxlen=_MAX_ARRIVALS)
         self._falls_us: deque[int] = deque(maxlen=_MAX_FALLS)
 
-    def record_read(self, now_us: int, messages: int) -> None:
-        """Record a read of some messages."""
+    def record_read(self, now_us: int, messages: int, demand: float = 0) -> None:
+        """Record a read of some messages; without a link, also how many it could have used."""
         self._reads.append(messages)
+        self._demands.append(max(messages, int(demand)))
         self._read_times_us.append(now_us)
+
+    @property
+    def reads(self) -> list[tuple[int, int, int]]:
+        """Time and number of messages of recent reads, and how many they could use."""
+        return list(zip(self._read_times_us, self._reads, self._demands, strict=True))
 
     def record_arrival(self, now_us: int) -> None:
         """Record the arrival of a message of acceptable rank."""
@@ -124,8 +164,8 @@ class Habits:
 
     @property
     def read_at_a_time(self) -> float:
-        """Mean number of messages per read; 0 before the first read."""
-        return sum(self._reads) / len(self._reads) if self._reads else 0.0
+        """Mean number of messages that a read can use; 0 before the first read."""
+        return sum(self._demands) / len(self._demands) if self._demands else 0.0
 
     @property
     def between_reads_us(self) -> int:
@@ -141,7 +181,7 @@ class Habits:
         reads, arrivals = self._read_times_us, self._arrivals_us
         if len(reads) < 2 or len(arrivals) < 2 or reads[-1] == reads[0] or arrivals[-1] == arrivals[0]:
             return 1.0
-        read = sum(list(self._reads)[1:]) / (reads[-1] - reads[0])
+        read = sum(list(self._demands)[1:]) / (reads[-1] - reads[0])
         arriving = (len(arrivals) - 1) / (arrivals[-1] - arrivals[0])
         return min(read / arriving, 1.0)
 

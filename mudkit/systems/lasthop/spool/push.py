@@ -181,7 +181,7 @@ class PushSpool:
             self._finish(now_us, message)
         return taken
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float = 0) -> None:
         """Record an earlier read on the device; it counts as use of the device."""
         self.drop(at_us, identities)
         self._start_use(at_us)

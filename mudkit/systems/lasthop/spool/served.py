@@ -72,31 +72,6 @@ class ServedSpool(Spool):
         """Return all messages that are waiting or on the device."""
         return list(self._known.values())
 
-    def offer(self, now_us: int, max_messages: float, without: Collection[Hashable] = ()) -> list[Message]:
-        """Forward the best messages that are not on the device, and return the best of all queues.
-
-        This is ``READ`` of the figure without the read, and without those in ``without``.
-        """
-        if self.due_us <= now_us:
-            self.timeout(now_us)
-        chosen: list[Message] = []
-        others: list[Message] = []
-        while len(chosen) < max_messages:
-            heads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
-            if not heads:
-                break
-            source = min(heads, key=lambda head: head[0])[1]
-            message = source.pop()
-            if message.identity in without:
-                others.append(message)
-                continue
-            chosen.append(message)
-            if source is not self.device:
-                self._forward(message)
-        for message in (*others, *chosen):
-            self.device.add(message)
-        return chosen
-
     def reconcile(self, now_us: int, identities: Collection[Hashable]) -> list[Hashable]:
         """Requeue lost messages, given what a reconnecting device holds; return what it should not hold."""
         if self.due_us <= now_us:
@@ -123,15 +98,16 @@ class ServedSpool(Spool):
         self.device.remove(message)
         if self._is_by_rate:
             self._credit = min(self._credit + 1.0, MAX_CREDIT)
-        (self._outgoing if self._is_urgent(message) else self._prefetch).add(message)
+        is_awaited = self._is_urgent(message) or self._policy.remembers_reads  # perhaps sent for a read
+        (self._outgoing if is_awaited else self._prefetch).add(message)
         if self._lowest is not None:
             heappush(self._lowest, (message.rank, -message.order, message))
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float = 0) -> None:
         """Record an earlier read on the device, also of messages believed lost."""
         unique = list(dict.fromkeys(identities))
         self._mark_on_device(unique)
-        super().read_offline(at_us, unique)
+        super().read_offline(at_us, unique, requested)
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Record messages that the device dropped, also those believed lost."""
@@ -140,12 +116,16 @@ class ServedSpool(Spool):
         super().drop(now_us, unique)
 
     def restore(
-        self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last_order: int
+        self,
+        now_us: int,
+        messages: Iterable[Message],
+        reads: Iterable[tuple[int, int, int]],
+        last_order: int,
     ) -> None:
-        """Restore messages and ``reads`` (time, count); orders up to ``last_order`` are not used again."""
+        """Restore messages, and ``reads`` of ``Habits``; orders up to ``last_order`` are not used again."""
         self.skip_orders(last_order)
-        for at_us, count in reads:
-            self.habits.record_read(at_us, count)
+        for read in reads:
+            self.habits.record_read(*read)
         self._update_limit()
         for message in messages:
             self._order = max(self._order, message.order)

@@ -9,7 +9,8 @@ notification    a message comes, or its rank changes; into ``outgoing`` (forward
                 ``delayed``
 read            a device requests better messages than it has; from all queues
 read_offline    a device reports an earlier read
-network         the link changes; when it comes up, reads and evictions are reported first
+network         the link changes; when it comes up, reads and evictions are reported first, and what reads
+                requested is forwarded if the policy remembers reads
 timeout         a message expires, or its delay is over
 ==============  ======================================================================================
 
@@ -30,17 +31,22 @@ Defects of the printed pseudo-code, and their fixes:
 * ``old_reads`` and ``exp_times`` are sets, which lose duplicates: use windows.
 * Histories grow without bound: names of finished messages are kept for ``remember_s``, and ``capacity``
   bounds the queues.
+
+A deviation: ``READ`` in an outage leaves in ``outgoing`` what it could not send, for when the network is
+back. Figure 2 cannot have had this, so it is done only where the policy ``remembers_reads``. A server that is
+killed between a hello and its answers forgets the reads that the hello reported.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, apply_rule
+from mudkit.systems.lasthop.spool.predictor import Predictor
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
@@ -73,6 +79,8 @@ class Spool:
         Messages on the device, as far as the spool knows.
     habits : Habits
         Moving averages of reads, arrivals and rank drops.
+    predictor : Predictor or None
+        What is expected of reads and outages, under the policy ``predict``.
     is_up : bool
     is_limited : bool
         Whether a message has ever waited because the device had as many as the prefetch limit allows.
@@ -100,7 +108,10 @@ class Spool:
         self._remember_us = round(remember_s * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
-        self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
+        self.predictor = Predictor() if policy.kind == "predict" else None
+        """Predictor of the policy ``predict``; None under others."""
+        has_checks = policy.expiration_threshold_s is not None or policy.delay_s is not None
+        self._is_checked = has_checks or self.predictor is not None
         self._queues = tuple(Ranked(place) for place in range(5))
         self._outgoing, self._prefetch = self._queues[_OUTGOING], self._queues[_PREFETCH]
         self.device = self._queues[DEVICE]
@@ -116,6 +127,8 @@ class Spool:
         """Waiting messages, the lowest first; None before the first eviction."""
         self._order = 0
         self._credit = 0.0
+        self._requested = 0.0
+        """Messages that reads requested since the link went down, if the policy remembers these."""
         self.interrupt = math.inf
         self.habits = Habits()
         self._limit = 0.0
@@ -204,18 +217,53 @@ class Spool:
                     self._forward(message)
             taken += rest
         self._finish(now_us, taken)
+        if self.predictor is not None:
+            self.predictor.record_read(now_us, has_link=True)
         self.habits.record_read(now_us, len(taken))
         self._update_limit()
         if self.is_up:
             self._try_forwarding(now_us)
         return taken
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float = 0) -> None:
+        """Record an earlier read on the device.
+
+        That is its time ``at_us``, the ``identities`` of its messages, and how many it ``requested``, or 0 if
+        the server has answered it.
+        """
         read_there = list(identities)
         self._remove_from_device(at_us, read_there)
-        self.habits.record_read(at_us, len(read_there))
+        if self.predictor is not None:
+            self.predictor.record_read(at_us, has_link=requested <= len(read_there))
+        self.habits.record_read(at_us, len(read_there), min(requested, len(read_there) + self.waiting))
         self._update_limit()
+        if self._policy.remembers_reads:
+            self._requested = max(self._requested, requested)
+
+    def offer(self, now_us: int, max_messages: float, without: Collection[Hashable] = ()) -> list[Message]:
+        """Forward the best messages that are not on the device, and return the best of all queues.
+
+        This is ``READ`` of the figure without the read, and without those in ``without``.
+        """
+        if self.due_us <= now_us:
+            self.timeout(now_us)
+        chosen: list[Message] = []
+        others: list[Message] = []
+        while len(chosen) < max_messages:
+            heads = [(first, queue) for queue in self._readable if (first := queue.first()) is not None]
+            if not heads:
+                break
+            source = min(heads, key=lambda head: head[0])[1]
+            message = source.pop()
+            if message.identity in without:
+                others.append(message)
+                continue
+            chosen.append(message)
+            if source is not self.device:
+                self._forward(message)
+        for message in (*others, *chosen):
+            self.device.add(message)
+        return chosen
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
         """Record that messages are no longer on the device, by ``identities``: it evicted or showed them."""
@@ -229,8 +277,15 @@ class Spool:
         """
         if self.due_us <= now_us:
             self.timeout(now_us if is_up else now_us - 1)
-        self.is_up = is_up
+        was_up, self.is_up = self.is_up, is_up
+        if self.predictor is not None:
+            self.predictor.begin(now_us)
+        if is_up and not was_up:
+            self._end_outage()
         if is_up:
+            if self._requested:
+                self.offer(now_us, self._requested)
+                self._requested = 0.0
             self._try_forwarding(now_us)
 
     def timeout(self, now_us: int) -> None:
@@ -256,10 +311,20 @@ class Spool:
 
     # -- inside
 
+    def _end_outage(self) -> None:
+        """End an outage for the policy ``predict``."""
+        if self.predictor is not None:
+            self.predictor.end_outage()
+            self._update_limit()
+
     def _enqueue(self, now_us: int, message: Message) -> None:
         """Put a message into the queue that its expiration and the delay select."""
         threshold, delay = self._policy.expiration_threshold_s, self._policy.delay_s
-        if threshold is not None and message.expires_us < FOREVER_US:
+        if self.predictor is not None and message.expires_us < FOREVER_US:
+            if not self.predictor.is_worth_prefetching(now_us, message.expires_us):
+                self._queues[_HOLDING].add(message)
+                return
+        elif threshold is not None and message.expires_us < FOREVER_US:
             least_us = self.habits.between_reads_us if threshold == LEARNT else float(threshold) * 1e6
             if message.expires_us - now_us < least_us:
                 self._queues[_HOLDING].add(message)
@@ -312,8 +377,10 @@ class Spool:
                 self._forward(message)
 
     def _update_limit(self) -> None:
-        """Set the prefetch limit of a buffer or unified policy: its own, or twice what a read takes."""
-        if self._policy.kind in ("buffer", "unified"):
+        """Set the prefetch limit of a policy that has one: its own, or what is learnt or predicted."""
+        if self.predictor is not None:
+            self._limit = self.habits.read_at_a_time * self.predictor.count_reads_to_outlast()
+        elif self._policy.kind in ("buffer", "unified"):
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)
 

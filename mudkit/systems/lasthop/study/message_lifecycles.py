@@ -184,9 +184,9 @@ class _WatchedSpool:
         self.timeout(now_us)
         return self._spool.read(now_us, max_messages)
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read without a link."""
-        self._spool.read_offline(at_us, identities)
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float) -> None:
+        """Record an earlier read without a link, and how many messages it requested."""
+        self._spool.read_offline(at_us, identities, requested)
 
     def timeout(self, now_us: int) -> None:
         """Drop expired messages, each at its time."""

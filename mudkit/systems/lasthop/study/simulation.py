@@ -72,8 +72,8 @@ class Spooling(Protocol):
     def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read the best messages, and return them."""
 
-    def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read without a link."""
+    def read_offline(self, at_us: int, identities: Iterable[Hashable], requested: float) -> None:
+        """Record an earlier read without a link, and how many messages it requested."""
 
     def timeout(self, now_us: int) -> None:
         """Drop expired messages."""
@@ -351,8 +351,9 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
                 notification(at_us, what, ranks[what], expires_us[what])
             elif what == SWITCH:
                 if offline:
+                    spool.timeout(at_us)
                     for read_us, identities in offline:
-                        spool.read_offline(read_us, identities)
+                        spool.read_offline(read_us, identities, max_messages)
                     offline.clear()
                 network(at_us, is_up=not spool.is_up)
             elif spool.is_up:

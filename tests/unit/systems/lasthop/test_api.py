@@ -384,3 +384,26 @@ def test_failing_callback_is_an_incident_and_does_not_block_delivery(register):
     assert received == setup.shown == ["a", "b", "c"]
     assert setup.lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "last hop"]]
     assert setup.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}  # all count as read
+
+
+@pytest.mark.parametrize(("remembers", "found"), [(False, []), (True, ["d", "c", "b"])])
+def test_read_in_an_outage_is_made_up_for_in_the_next_one(remembers, found):
+    """Last hop 4.5, Figure 7: READ leaves its messages in ``outgoing``, which NETWORK forwards."""
+    setup = Setup(max=3, policy=Forwarding("on-demand", remembers_reads=remembers))
+    setup.phone.link_down()
+    setup.publish(a=1.0, b=2.0, c=3.0, d=4.0)
+    assert setup.read() == []
+    setup.run_until_hour(1)
+    setup.phone.link_up()
+    setup.run_until_hour(1.1)
+    setup.phone.link_down()
+    assert setup.read() == found
+
+
+def test_read_that_the_server_has_answered_is_not_made_up_for():
+    """Last hop 4.1: on demand, nothing is forwarded that no read asks for."""
+    setup = Setup(max=1, policy=Forwarding("on-demand", remembers_reads=True))
+    setup.publish(a=1.0, b=2.0)
+    assert setup.read() == ["b"]
+    setup.run_until_hour(1)
+    assert setup.ann.queue_sizes().result() == {"news": 0}

@@ -79,7 +79,8 @@ REFUSED_CALLS = [
     *((partial(Forwarding, **settings), error) for settings, error in (
         ({"kind": "online"}, "'online'"), ({"prefetch_limit": -1}, "-1"), ({"prefetch_limit": 2.5}, "2.5"),
         ({"prefetch_limit": "taught"}, "taught"), ({"expiration_threshold_s": -1.0}, "-1"),
-        ({"expiration_threshold_s": True}, "True"), ({"delay_s": "soon"}, "soon"),
+        ({"expiration_threshold_s": True}, "True"), ({"delay_s": "soon"}, "soon"), ({"remembers_reads": 1}, "True or False"),
+        ({"kind": "on-line", "remembers_reads": True}, "forwards everything at once"),
     )),
     *((partial(Forwarding, **settings), "of the kind 'rule' has a rule") for settings in (
         {"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": forward_all},

@@ -57,6 +57,14 @@ def test_encoding_preserves_a_subscription():
     assert subscription.with_topic("sport") == structs.replace(encoded, topic="sport").subscription()
 
 
+@pytest.mark.parametrize("remembers", [False, True])
+def test_policy_that_forgets_reads_costs_no_byte_for_it(remembers):
+    subscription = Subscription("news", policy=Forwarding("on-demand", remembers_reads=remembers))
+    text = json.encode(SubscriptionFields.of(subscription))
+    assert (b"remembers_reads" in text) == remembers
+    assert json.decode(text, type=SubscriptionFields).subscription() == subscription
+
+
 PLACES = {"Tromsø": (69.65, 18.96, 20.0), "Bergen": (60.39, 5.32, 20.0)}
 TROMSØ, BERGEN, NOWHERE = (69.66, 18.9), (60.4, 5.3), (65.0, 10.0)
 

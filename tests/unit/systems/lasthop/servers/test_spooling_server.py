@@ -264,8 +264,7 @@ def test_facts_are_handled_once(server):
     server.receive("told", facts=facts)
     assert server.item_ids() == []
     spool = server.machine._peers["ann"].topics["news"].spool
-    assert spool.habits.read_at_a_time == 1.0
-    assert len(spool.habits._reads) == 1
+    assert spool.habits.reads == [(0, 1, 2)], "it could have used one more, which waited here"
 
 
 def test_read_request_forwards_better_messages_once(server):
@@ -323,7 +322,20 @@ def test_learnt_habits_are_restored():
     server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": ["a", "b"], "number": 1})
     restarted = Server(server.store)
     restarted.receive_hello((1, 2))
-    assert restarted.machine._peers["ann"].topics["news"].spool.prefetch_limit == 4
+    assert restarted.machine._peers["ann"].topics["news"].spool.prefetch_limit == 2 * 2
+
+
+def test_state_of_a_version_that_knew_no_demands_is_read():
+    server = Server()
+    server.receive_hello()
+    server.subscribe(policy="unified")
+    server.publish("a")
+    server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"], "number": 1})
+    state = server.store.get("state ann\nnews", dict)
+    server.store.put("state ann\nnews", {name: value for name, value in state.items() if name != "demands"})
+    restarted = Server(server.store)
+    restarted.receive_hello((1, 2))
+    assert restarted.machine._peers["ann"].topics["news"].spool.prefetch_limit == 2 * 1
 
 
 def test_unsubscribe_deletes_the_state_of_the_topic(server):

@@ -100,7 +100,7 @@ def test_memory_is_bounded():
         habits.record_read(number, 1)
         habits.record_arrival(number)
         habits.record_fall(number)
-    assert sum(map(len, vars(habits).values())) <= 8 + 8 + 64 + 64
+    assert sum(map(len, vars(habits).values())) <= 8 + 8 + 8 + 64 + 64
 
 
 def fill_device(situation, limit=16):

@@ -108,7 +108,7 @@ def test_restored_spool_continues_with_its_state():
             Message("older", 0.5, 3, S, 1 << 62),
             Message("c", 0.1, 9, S, 1 << 62),
         ],
-        [(S, 1), (2 * S, 1)],
+        [(S, 1, 1), (2 * S, 1, 1)],
         last_order=12,
     )
     assert spool.prefetch_limit == 2
@@ -142,3 +142,15 @@ def test_duplicate_ids_in_a_report_are_handled_once():
     spool.drop(2 * S, ["b", "b"])
     assert spool.finished == ["a", "b"]
     assert spool.habits.read_at_a_time == 1.0
+
+
+def test_messages_for_a_read_that_were_lost_are_forwarded_again():
+    """Last hop 4.5, Figure 7: what READ chose stays in ``outgoing`` until the network has carried it."""
+    for remembers, forwarded in ((False, ["b"]), (True, ["b", "b"])):
+        spool = RecordingSpool(Forwarding("on-demand", remembers_reads=remembers))
+        spool.publish(1, a=0.5, b=0.9)
+        spool.offer(2 * S, 1)
+        spool.network(3 * S, is_up=False)
+        spool.resume(4 * S, [], ["b"])
+        spool.network(4 * S, is_up=True)
+        assert spool.forwarded == forwarded

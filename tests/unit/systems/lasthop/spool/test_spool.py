@@ -205,6 +205,31 @@ def test_equal_reads_count_separately():
     assert spool.prefetch_limit == 2 * (4 + 4 + 1) / 3
 
 
+def test_reads_without_a_link_are_made_up_for_once_when_it_is_back():
+    """Last hop 4.5, Figure 7: READ and NETWORK; with the largest number that was requested."""
+    spool = RecordingSpool("on-demand", remembers_reads=True)
+    for number in range(6):
+        spool.publish(number, f"m{number}", number / 10)
+    spool.network(10 * S, is_up=False)
+    for requested in (2, 3, 1):
+        spool.read_offline(11 * S, [], requested)
+    spool.network(12 * S, is_up=True)
+    assert spool.forwarded == ["m5", "m4", "m3"]
+    spool.network(13 * S, is_up=False)
+    spool.network(14 * S, is_up=True)
+    assert len(spool.forwarded) == 3
+
+
+@pytest.mark.parametrize(("requested", "limit"), [(0, 2 * 1), (3, 2 * 3), (8, 2 * 5), (math.inf, 2 * 5)])
+def test_learnt_limit_counts_what_a_read_without_a_link_could_have_used(requested, limit):
+    """Last hop 4.2: twice what a read takes; one message is there, four wait at the server."""
+    spool = RecordingSpool("unified", "learnt", is_up=False)
+    for number in range(4):
+        spool.publish(number, f"m{number}")
+    spool.read_offline(6 * S, ["elsewhere"], requested)
+    assert spool.prefetch_limit == limit
+
+
 def test_read_takes_the_best_of_all_queues():
     spool = RecordingSpool("buffer", 1, expiration_threshold_s=100.0, delay_s=None)
     spool.publish(1, "device", 0.5)

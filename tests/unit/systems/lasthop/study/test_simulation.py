@@ -94,6 +94,24 @@ def test_unified_policy_is_as_good_without_a_set_limit():
     assert run.waste < 0.01
 
 
+@pytest.mark.parametrize("outages_per_day", [1, 12])
+def test_learnt_limit_loses_hardly_more_than_a_fixed_one(outages_per_day):
+    """Last hop 4.2: reads that find nothing in an outage do not let the limit fall (by at most 3 points)."""
+    settings = {"outage": 0.9, "outages_per_day": outages_per_day, "days": 180, "seed": 1}
+    fixed = simulate(policy="buffer", prefetch_limit=16, **settings).loss
+    for policy in ("buffer", "unified"):
+        assert simulate(policy=policy, **settings).loss < fixed + 0.03
+
+
+def test_on_demand_policy_that_remembers_reads_loses_a_sixth_of_what_it_lost():
+    """Last hop 4.5: in Figure 2 reads in outages were forgotten."""
+    settings = {"outage": 0.9, "days": 180, "seed": 1}
+    forgets = simulate(policy="on-demand", **settings)
+    remembers = simulate(policy=Forwarding("on-demand", remembers_reads=True), **settings)
+    assert remembers.loss < forgets.loss / 5
+    assert remembers.waste < 0.01
+
+
 def test_total_outage_forwards_nothing():
     run = simulate(outage=1.0, policy="buffer", prefetch_limit=16)
     assert (run.forwarded, run.read, run.waste) == (0, 0, 0.0)
