@@ -106,7 +106,7 @@ class Learner:
         no policy shows what a few have done.
     min_hit_share : float
         Answers are fetched in advance if at least this share of them is read, by the interval on devices that
-        the policy was not learnt from.
+        the policy was not learnt from; and unless those of the last day alone are surely read less often.
     """
 
     def __init__(
