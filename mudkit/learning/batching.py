@@ -167,9 +167,16 @@ class BatchTree:
         costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
         return LearntWrites(trees.tree(self.split(costs))[0], costs)
 
-    def grown_trees(self, writes: Writes, by: Groups = "device") -> CrossValidatedTrees:
-        """Grow trees of ``writes`` for any costs; see :func:`~mudkit.learning.trees.grow`."""
+    def grown_trees(
+        self, writes: Writes, by: Groups = "device", *, has_weekdays: bool = True
+    ) -> CrossValidatedTrees:
+        """Grow trees of ``writes`` for any costs; see :func:`~mudkit.learning.trees.grow`.
+
+        Without ``has_weekdays`` they do not ask for weekdays.
+        """
         known = write_features(writes.t_us, writes.lat, writes.lon)
+        if not has_weekdays:
+            known[:, WRITE_FEATURES.index("weekday")] = 0.0
         weight = writes.reads_each() if self.shared else None
         return grow(
             known, writes.classes(), groups_by(by, writes.device, writes.t_us), len(CLASSES), weight=weight

@@ -119,8 +119,8 @@ class Sums:
     def best(self, left_out: int, max_stale: float) -> int | None:
         """Return the policy with the most fresh answers within the limit, with a margin; None without one.
 
-        It is chosen without a fold (the last one: without none), for as many reads as there are in all. Of
-        equal ones the first is chosen.
+        It has fewer stale answers than fresh ones. It is chosen without a fold (the last one: without none),
+        for as many reads as there are in all. Of equal ones the first is chosen.
         """
         reads, stale, fresh = int(self.reads[left_out]), self.stale[left_out], self.fresh[left_out]
         if not reads or not self.policies:
@@ -128,7 +128,7 @@ class Sums:
         most = intervals.shares_ahead(
             stale, reads, self._clusterings(left_out), new_cases=float(self.reads[-1]), risk=RISK
         )
-        within = np.where(most <= max_stale, fresh, -1)
+        within = np.where((most <= max_stale) & (fresh > stale), fresh, -1)
         number = int(np.argmax(within))
         return number if within[number] > 0 else None
 

@@ -24,7 +24,7 @@ from mudkit.errors import TraceContentError
 from mudkit.intervals import Interval
 from mudkit.learning.batching import PRICES, Batch, BatchPolicy, BatchTree, delayed
 from mudkit.learning.candidates import RISK
-from mudkit.learning.costs import delay_costs
+from mudkit.learning.costs import CLASSES, delay_costs
 from mudkit.learning.devices import MAX_LEARNT_WRITES, Fleet, Writers, count_writes
 from mudkit.learning.evaluate_batches import (
     CountLate,
@@ -45,6 +45,8 @@ GRID_MINUTES: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0,
 _FINE: Final = 1.02
 """Delays that differ by a smaller factor are not tried between."""
 _FOLDS: Final = 10
+_NEVER_COST: Final = 1e6
+"""Cost of keeping a write for good, where that is not allowed: more than of any delay."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class ReplayedDelay:
     ``minutes`` is NaN for learnt delays.
     """
 
+    policy: BatchPolicy
     minutes: float
     messages: NDArray[np.int64]
     points: NDArray[np.int64]
@@ -101,13 +104,15 @@ class _SendDays:
 
 
 @dataclass(frozen=True)
-class _LearntDelays:
+class LearntDelays:
     """Delays by place and time: two trees, of which each decides for what it was not learnt from.
 
     The second decides for the devices, by id, or days (UTC) from which the first was learnt: ``keys``.
+    ``costs`` are those by which the first was cut.
     """
 
     trees: tuple[CostTree, CostTree]
+    costs: NDArray[np.float64]
     by: Groups
     keys: NDArray[np.int64]
 
@@ -192,7 +197,7 @@ class DelaySearch:
         """Replay any policy as the delay ``minutes``."""
         sent, late = self._send(policy)
         lacking = self.requests.lack(counts_by_read(late, 0, len(self.requests.table)), self.completeness)
-        return ReplayedDelay(minutes, sent.messages, sent.points, lacking)
+        return ReplayedDelay(policy, minutes, sent.messages, sent.points, lacking)
 
     def share_of_writes(self, counts: NDArray[np.int64]) -> Interval:
         """Return a count by device and day of the writes, and where it lies for as many others (95 %)."""
@@ -252,8 +257,13 @@ class DelaySearch:
                 return tuple(replays[minutes] for minutes in sorted(replays))
             replays |= {minutes: self.replay(Batch(minutes)) for minutes in new}
 
-    def learnt(self, seed: int = 0) -> tuple[ReplayedDelay, ...]:
+    def learnt(
+        self, seed: int = 0, *, keeps: bool = True, weekdays_from: int = 0
+    ) -> tuple[ReplayedDelay, ...]:
         """Replay delays by trees that are learnt from tenths of the devices, or days.
+
+        ``keeps``: whether a write may stay on its device for good. Trees ask for weekdays if there are writes
+        on as many days as ``weekdays_from``.
 
         Of the prices of a delay that is too long the lowest that keeps the limit is searched by halves. Of a
         tenth with many writes a sample of the devices is learnt from, drawn by ``seed``.
@@ -273,16 +283,21 @@ class DelaySearch:
         grown = []
         for number in (0, 1):  # the second tree decides for those from which the first is learnt
             train = self._sample(by, keys[tenth == number], seed)
-            grown.append((tree.grown_trees(train, by), train.interval_s()))
+            has_weekdays = len(self.fleet.days) >= weekdays_from
+            grown.append((tree.grown_trees(train, by, has_weekdays=has_weekdays), train.interval_s()))
         replays: list[ReplayedDelay] = []
         low, high = 0, len(PRICES)
         while low < high:
             middle = (low + high) // 2
+            costs = [delay_costs(PRICES[middle], interval_s=interval_s) for _, interval_s in grown]
+            if not keeps:
+                costs = [
+                    np.where(np.arange(len(CLASSES)) == len(CLASSES) - 1, _NEVER_COST, of) for of in costs
+                ]
             first, second = (
-                trees.tree(tree.split(delay_costs(PRICES[middle], interval_s=interval_s)))[0]
-                for trees, interval_s in grown
+                trees.tree(tree.split(of))[0] for (trees, _), of in zip(grown, costs, strict=True)
             )
-            policy = _LearntDelays((first, second), by, np.sort(keys[tenth == 0]))
+            policy = LearntDelays((first, second), costs[0], by, np.sort(keys[tenth == 0]))
             replays.append(self._replay(math.nan, policy))
             low, high = (low, middle) if self.best(replays[-1:]) else (middle + 1, high)
         return tuple(replays)

@@ -343,11 +343,33 @@ def _fold_of(pairs: Pairs, fleet_ids: NDArray[np.int64], folds: int) -> NDArray[
     return np.where(fleet_ids[order[at]] == pairs.ids, order[at] % folds, -1)
 
 
+@dataclass(frozen=True)
+class Alike:
+    """Decision of a fold whose examples have the same outcome, all fresh or all stale: a tree of one leaf."""
+
+    is_local: bool
+    leaves = 1
+    density = None
+
+    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
+        """Decide the same for each pair."""
+        return np.full(len(pairs.read), self.is_local)
+
+
+def decide_alike(stale: NDArray[np.bool_]) -> Alike | None:
+    """Return the decision that follows from examples with the same outcome; None: they differ."""
+    return Alike(not stale.any()) if len(stale) and (stale == stale[0]).all() else None
+
+
 def _learn_out_of_fold(
     policy: Learner, pairs: Pairs, stale: NDArray[np.bool_], fleet_ids: NDArray[np.int64]
 ) -> _OutOfFold:
     """Train a policy for each of ten groups of a fleet on the others, whose pairs may be a sample."""
-    policies = [policy.learn(*examples) for examples in examples_of_folds(pairs, stale, fleet_ids)]
+    are_alike = decide_alike(stale) is not None
+    policies: list[Policy] = []
+    for of_others, of_pairs in examples_of_folds(pairs, stale, fleet_ids):
+        alike = None if are_alike else decide_alike(of_pairs)  # what differs is with the devices of the fold
+        policies.append(policy.learn(of_others, of_pairs) if alike is None else alike)
     return _OutOfFold(fleet_ids, tuple(policies))
 
 

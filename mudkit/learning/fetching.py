@@ -27,6 +27,7 @@ from mudkit.units import US_PER_S, solar_time
 FEATURES: Final = ("query", "hour", "weekday", "lat", "lon", "since")
 _WEEKDAYS_FROM_US: Final = 14 * 86_400 * US_PER_S
 """Length of the usage from which on a tree asks for weekdays: there are two of each."""
+_DAY_US: Final = 86_400 * US_PER_S
 _EVERY_US: Final = round(PREFETCH_EVERY_S * US_PER_S)
 _FETCH, _SKIP = 0, 1
 _ACTIONS: Final = ("fetch", "skip", OWN)
@@ -36,11 +37,15 @@ _MAX_EXAMPLES: Final = 500_000
 
 @dataclass(frozen=True)
 class Examples:
-    """Intervals of devices: features, and whether the query is read in it; ``device`` numbers the devices."""
+    """Intervals of devices: features, and whether the query is read in it; ``device`` numbers the devices.
+
+    ``start_us`` is when an interval begins.
+    """
 
     features: NDArray[np.float32]
     is_read: NDArray[np.bool_]
     device: NDArray[np.int64]
+    start_us: NDArray[np.int64]
 
 
 class LearntFetches(NamedTuple):
@@ -60,7 +65,7 @@ def learn_prefetches(usage: Usage, of: Survey, *, min_hit_share: float, seed: in
         The app's table, of which some queries are read repeatedly by enough devices.
     min_hit_share : float
         A policy is used if, on devices that it was not learnt from, the 95 % interval of the share of its
-        fetches that are read lies above.
+        fetches that are read lies above, and that of the last day alone does not lie below.
     seed : int
         Which devices are learnt from, if there are too many.
     """
@@ -77,15 +82,25 @@ def learn_prefetches(usage: Usage, of: Survey, *, min_hit_share: float, seed: in
     tree, decided = trees.tree(1.0 - np.eye(2))
     fetched = decided == _FETCH
     hits = intervals.share(int((fetched & examples.is_read).sum()), int(fetched.sum()))
-    if not fetched.any():
+    nodes = tree_document(tree)
+    if (
+        not fetched.any() or [_FETCH] not in nodes
+    ):  # a tree that never fetches would only bar the devices' own
         why = "When a query is read does not follow from the hour, the place or the last read."
         return LearntFetches(_own_policy(of.table, manifest), why)
     shares = f"{words.percent(float(hits.low))} to {words.percent(float(hits.high))}"
     if hits.low < min_hit_share:
         why = f"Of the fetches {shares} are read; it has to be {words.percent(min_hit_share)} at least."
         return LearntFetches(_own_policy(of.table, manifest), why)
+    is_last = fetched & (examples.start_us > examples.start_us.max() - _DAY_US)
+    last_day = intervals.share(int((is_last & examples.is_read).sum()), int(is_last.sum()))
+    if is_last.any() and last_day.high < min_hit_share:
+        on_day = f"{words.percent(float(last_day.low))} to {words.percent(float(last_day.high))}"
+        why = (
+            f"On the last day {on_day} of the fetches are read; it has to be {words.percent(min_hit_share)}."
+        )
+        return LearntFetches(_own_policy(of.table, manifest), why)
     manifest["hits among fetches"] = [round(float(hits.low), 3), round(float(hits.high), 3)]
-    nodes = tree_document(tree)
     artefact = Artefact.create(
         "prefetch", 1, names, nodes, _ACTIONS, manifest=manifest, table=of.table, queries=of.queries
     )
@@ -113,14 +128,13 @@ def build_examples(repeated: Repeated) -> Examples:
         _intervals(np.sort(reads[device, of]), known[device], of, numbers[device])
         for device, of in sorted(reads)
     ]
-    features, is_read, device_ = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Examples(features, is_read, device_)
+    return Examples(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _intervals(
     reads_us: NDArray[np.int64], known: Mapping[str, Any], query: int, device: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]:
-    """Return features, truth and device of the intervals of one device and query."""
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+    """Return features, truth, device and beginning of the intervals of one device and query."""
     starts = np.arange(reads_us[0] // _EVERY_US + 1, known["t_us"] // _EVERY_US + 1) * _EVERY_US
     after = np.searchsorted(reads_us, starts)
     is_read = after < np.searchsorted(reads_us, starts + _EVERY_US)
@@ -130,4 +144,4 @@ def _intervals(
     since_s = (starts - reads_us[np.maximum(after - 1, 0)]) / US_PER_S
     same = np.ones(len(starts))
     features = np.column_stack([query * same, hour, weekday, lat * same, lon * same, since_s])
-    return features.astype(np.float32), is_read, np.full(len(starts), device)
+    return features.astype(np.float32), is_read, np.full(len(starts), device), starts

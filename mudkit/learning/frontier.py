@@ -29,7 +29,14 @@ from mudkit.learning.devices import (
     open_devices,
     open_writers,
 )
-from mudkit.learning.evaluate import Staleness, check_staleness, examples_of_folds, pairs_of_folds
+from mudkit.learning.evaluate import (
+    Alike,
+    Staleness,
+    check_staleness,
+    decide_alike,
+    examples_of_folds,
+    pairs_of_folds,
+)
 from mudkit.learning.evaluate_batches import WriteStudy, draw_turns, groups_of
 from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
@@ -124,11 +131,11 @@ def frontier_of_reads(
         raise no_reads()
     sample = devices.gather(fleet, fleet.sample_pairs(seed, MAX_LEARNT_PAIRS))
     is_stale = sample.are_stale(completeness)
-    are_alike = bool((is_stale == is_stale[:1]).all())
-    of_folds: list[tuple[LearntReads | _Alike, ...]] = []
+    are_alike = decide_alike(is_stale) is not None
+    of_folds: list[tuple[LearntReads | Alike, ...]] = []
     for of_others, stale in examples_of_folds(sample, is_stale, fleet.ids):
-        if not are_alike and (stale == stale[:1]).all():  # what differs is with the devices of the fold
-            of_folds.append((_Alike(not stale.any()),) * len(prices))
+        if not are_alike and (alike := decide_alike(stale)) is not None:
+            of_folds.append((alike,) * len(prices))
             continue
         trees = ReadTrees.grow(of_others, stale, features)
         of_folds.append(tuple(trees.choose(CostMatrix(price, 1.0).table())[0] for price in prices))
@@ -140,22 +147,13 @@ def frontier_of_reads(
 
 
 @dataclass(frozen=True)
-class _Alike:
-    """The decision of a fold in which all examples to learn from had the same outcome: a tree of one leaf."""
-
-    is_local: bool
-    leaves = 1
-    density = None
-
-
-@dataclass(frozen=True)
 class _ReplayByPrice:
     """Queries sent and stale answers of some devices by price, by the trees of each fold for all prices."""
 
     completeness: float | None
     features: Features
     fleet_ids: NDArray[np.int64]
-    of_folds: tuple[tuple[LearntReads | _Alike, ...], ...]
+    of_folds: tuple[tuple[LearntReads | Alike, ...], ...]
 
     def __call__(self, pairs: Pairs) -> list[NDArray[np.int64]]:
         is_stale = pairs.are_stale(self.completeness)
@@ -164,7 +162,7 @@ class _ReplayByPrice:
         for by_price, (is_own, own) in zip(self.of_folds, groups, strict=True):
             known = read_features(own, self.features, by_price[0].density)
             for decided, learnt in zip(local, by_price, strict=True):
-                if isinstance(learnt, _Alike):
+                if isinstance(learnt, Alike):
                     decided[is_own] = learnt.is_local
                 else:
                     decided[is_own] = learnt.tree.decide(known) == 0

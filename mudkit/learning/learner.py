@@ -11,23 +11,28 @@ import pyarrow as pa
 from mudkit import intervals, words
 from mudkit.checks import Range, check_arguments
 from mudkit.display import shows_fields
+from mudkit.learning.devices import open_devices
 from mudkit.learning.export import export_policy
 from mudkit.learning.fetching import learn_prefetches
 from mudkit.learning.policies import Always
-from mudkit.learning.search import MIN_READS, recommend
+from mudkit.learning.search import MIN_READS, search_policies
+from mudkit.learning.waiting import Limits, learn_delays
 from mudkit.pipeline.coverage import read_labels
 from mudkit.systems.mud.policies.artefact import OWN, Artefact, Kind
 from mudkit.systems.mud.policies.learner import LearntPolicy
-from mudkit.trace.usage import ReportedUsage, Survey, Usage, devices_for
+from mudkit.trace.usage import Counted, ReportedUsage, Survey, Usage, devices_for
 
 if TYPE_CHECKING:
     from mudkit.intervals import Interval
     from mudkit.learning.search import Recommendation
+    from mudkit.learning.trees import Folds
 
 _MIN_DEVICE_FOLDS: Final = 10
 """Devices from which on policies are chosen on some and scored on others; with fewer, on days."""
 _MIN_READS: Final = 20
 """Reads of the last day, with fewer of which it says nothing against a policy."""
+WEEKDAYS_FROM: Final = 14
+"""Days with reads, or writes, from which on trees ask for weekdays: there are two of each."""
 _MAX_READS: Final = 400_000
 """Reads of a table that are learnt from, at most, about: if there are more, of a sample of the devices."""
 
@@ -41,7 +46,7 @@ class PolicyVerdict:
     Attributes
     ----------
     app, table : str
-    kind : {'read', 'prefetch'}
+    kind : {'read', 'write', 'prefetch'}
     artefact : Artefact or None
         The policy, or that which leaves decisions to the devices; None: there is too little usage for either.
     why : str
@@ -67,7 +72,7 @@ class PolicyVerdict:
 
 @check_arguments
 class Learner:
-    """Learns when devices answer by themselves (Mobius 7.3), and what they fetch in advance.
+    """Learns when devices answer by themselves, how long writes wait (Mobius 7.3), and what is fetched early.
 
     What was read and written is labelled as :func:`mudkit.pipeline.label_reads` labels a trace, and searched
     with :func:`mudkit.learning.recommend`: a policy ships if, on devices or days that it was not chosen on,
@@ -75,10 +80,17 @@ class Learner:
     or the interval of stale answers on the last day alone lies above the limit, people behave in another way
     than before: devices go back to a policy of their own.
 
+    Writes of a table wait if that surely saves messages, and on readers or days that the delay was not chosen
+    on keeps the limit of reads that become stale because of it. There is a fixed delay, or one by place and
+    time where that surely saves more. Nothing waits for good, and nothing at all in a table of which a
+    continuous read was reported. The limit of stale answers of devices, and that of reads for which a write
+    comes late, hold each on its own.
+
     It assumes that what was reported is all that is written to the table: writes of apps and devices that do
     not report are unknown to it, and answers that lack them count as fresh. Where nothing is asked about an
-    area, it learns from the query that is read most, for which any write to the table counts as one that it
-    should have; the policy then answers queries that a cached one covers.
+    area, it learns from the query that is read most, and from when its answer has changed, as processors have
+    counted it for all who write. Before they have, any write to the table counts as one that the answer
+    should have. The policy answers queries that a cached one covers.
 
     Parameters
     ----------
@@ -88,13 +100,13 @@ class Learner:
     completeness : float
         An answer is stale if it has a smaller share of what others have written; 1: if it lacks any record.
     max_stale : float
-        Largest share of the reads that may be answered stale.
+        Largest share of the reads that may be answered stale; and of those that may lack a write that waits.
     min_devices : int
         Fewest devices of an app that are learnt from, and that have read a query which is fetched in advance:
         no policy shows what a few have done.
     min_hit_share : float
         Answers are fetched in advance if at least this share of them is read, by the interval on devices that
-        the policy was not learnt from.
+        the policy was not learnt from; and unless those of the last day alone are surely read less often.
     """
 
     def __init__(
@@ -120,8 +132,9 @@ class Learner:
     def learn(self, usage: pa.Table, seed: int) -> Sequence[LearntPolicy]:
         """See :class:`mudkit.systems.mud.Learner`.
 
-        There is a read policy for each table of an app of which areas are read, and a prefetch policy for
-        each one of which queries are read again and again.
+        There is a read policy for each table of an app of which areas are read, or a query is read again and
+        again, a write policy for each one that is written and read, and a prefetch policy for each one of
+        which queries are read again and again.
 
         Raises
         ------
@@ -146,7 +159,7 @@ class Learner:
         Returns
         -------
         sequence of PolicyVerdict
-            Two of each app and table, for reads and prefetches, in order.
+            Three of each app and table, for reads, writes and prefetches, in order.
         """
         return list(self._judge_each(usage, seed))
 
@@ -154,6 +167,7 @@ class Learner:
         """Yield the verdicts of each app and table."""
         for of in usage.surveys(self._min_devices):
             yield PolicyVerdict(of.app, of.table, "read", *self._learn_reads(usage, of, seed))
+            yield PolicyVerdict(of.app, of.table, "write", *self._learn_writes(usage, of, seed))
             few = f"No query is read repeatedly by {self._min_devices:,} devices."
             yield PolicyVerdict(
                 of.app,
@@ -176,20 +190,45 @@ class Learner:
         if counted.devices < self._min_devices:
             most = max(of.areas.devices, counted.devices)
             return None, f"It is read by too few devices: {most:,}; there have to be {self._min_devices:,}."
-        devices = devices_for(counted.reads, counted.devices, _MAX_READS)
-        reads = usage.reads(of, query, self._window_s, devices, seed)
-        recommendation = recommend(
-            self._label(usage.positions(of, everywhere=not has_areas), reads),
-            reads,
-            max_stale=self._max_stale,
-            completeness=self._completeness,
-            folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
-            seed=seed,
-        )
+        watched_us = None if has_areas or not self._has_enough(of.of_watched) else of.watched_us
+        if watched_us is not None:
+            counted = of.of_watched
+        devices = devices_for(counted.rows, counted.devices, _MAX_READS)
+        reads = usage.reads(of, query, self._window_s, devices, seed, watched_us)
+        if watched_us is None:
+            written = usage.positions(of, everywhere=not has_areas)
+        else:
+            written = usage.changes(of)
+        labels = self._label(written, reads)
+        with open_devices(labels, reads) as opened:
+            recommendation = search_policies(
+                opened,
+                completeness=self._completeness,
+                max_stale=self._max_stale,
+                folds="device" if devices >= _MIN_DEVICE_FOLDS else "time",
+                seed=seed,
+                weekdays_from=WEEKDAYS_FROM,
+            )
         if not recommendation.has_enough_reads:
             return None, f"It is read too seldom: {recommendation.count:,} times of the {MIN_READS} needed."
         artefact, why = self._artefact(of.table, recommendation, devices)
         return (artefact if has_areas or artefact.root == OWN else artefact.if_covered()), why
+
+    def _has_enough(self, counted: Counted) -> bool:
+        """Return whether there are enough reads to learn from."""
+        return counted.devices >= self._min_devices and counted.rows >= MIN_READS
+
+    def _learn_writes(self, usage: Usage, of: Survey, seed: int) -> tuple[Artefact | None, str]:
+        """Return the write policy of a table, and why; None: too few devices, writes or reads."""
+        folds: Folds = "device" if of.table_reads.devices >= _MIN_DEVICE_FOLDS else "time"
+        return learn_delays(
+            usage,
+            of,
+            Limits(self._completeness, self._max_stale, folds, WEEKDAYS_FROM),
+            min_devices=self._min_devices,
+            max_reads=_MAX_READS,
+            seed=seed,
+        )
 
     def _label(self, positions: Any, reads: Any) -> Any:
         """Label reads, where they are."""

@@ -267,9 +267,16 @@ class ReadTrees:
         features: Features = "extended",
         by: Groups = "device",
         folds: int = FOLDS,
+        *,
+        has_weekdays: bool = True,
     ) -> ReadTrees:
-        """Grow trees from pairs and whether each is stale, for other devices or for other days."""
+        """Grow trees from pairs and whether each is stale, for other devices or for other days.
+
+        Without ``has_weekdays`` they do not ask for weekdays.
+        """
         known = read_features(pairs, features)
+        if not has_weekdays and "weekday" in FEATURE_SETS[features]:
+            known[:, FEATURE_SETS[features].index("weekday")] = 0.0
         groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
         trees = grow(known, stale.astype(np.int64), groups, 2, folds=folds)
         written = pairs.written if features == "dense" else None

@@ -210,9 +210,7 @@ class Recommendation(Displayed):
     @cached_property
     def best_rule(self) -> Choice:
         """The rule, of any family but trees, with the most fresh answers out of fold within the limit."""
-        rules = [
-            choice for choice in self.choices if choice.family != "tree" and self.risk(choice) <= MAX_RISK
-        ]
+        rules = [choice for choice in self.choices if choice.family != "tree" and self.is_allowed(choice)]
         return max(rules, key=lambda choice: int(choice.fresh.sum()))
 
     def share(self, counts: NDArray[np.int64]) -> Interval:
@@ -226,12 +224,21 @@ class Recommendation(Displayed):
 
     def gain(self, choice: Choice, than: Choice) -> Interval:
         """Return by how much the share of fresh answers is larger, with its 95 % interval."""
-        difference = choice.fresh - than.fresh
-        return intervals.clustered(difference, self.device, self.day, weights=self.reads, limits=(-1.0, 1.0))
+        return self._share_of(choice.fresh - than.fresh)
 
     def risk(self, choice: Choice) -> float:
         """Return the probability that as many other devices and days have more stale answers than allowed."""
         return intervals.risk_ahead(choice.stale, self.reads, self.device, self.day, limit=self.max_stale)
+
+    def is_allowed(self, choice: Choice) -> bool:
+        """Return whether a choice keeps the limit of stale answers, and surely has more fresh ones."""
+        if choice.family == "always ask":
+            return True
+        return self.risk(choice) <= MAX_RISK and self._share_of(choice.fresh - choice.stale).low > 0.0
+
+    def _share_of(self, difference: NDArray[np.int64]) -> Interval:
+        """Return a difference by device and day as a share of the reads, with its 95 % interval."""
+        return intervals.clustered(difference, self.device, self.day, weights=self.reads, limits=(-1.0, 1.0))
 
     def _view(self) -> View:
         rows = [
@@ -262,8 +269,8 @@ def recommend(
 
     A family with more numbers is recommended when the 95 % interval of its advantage lies above nothing, and
     the advantage is a point or more; a tree when the interval lies above two points, over the best rule. Any
-    policy has to answer more than that fresh, and to keep the limit on folds that it was not chosen on, but
-    for a probability of 10 %.
+    policy has to answer more than that fresh, surely more fresh than stale, and to keep the limit on folds
+    that it was not chosen on, but for a probability of 10 %.
 
     DataFrames are replayed in Spark's tasks, some devices at a time. This process holds the sample that trees
     are grown from, and for each device and day the answers of the best policies. The result is the same as
@@ -299,9 +306,18 @@ def recommend(
 
 
 def search_policies(
-    devices: Devices, *, completeness: float, max_stale: float, folds: Folds = "device", seed: int = 0
+    devices: Devices,
+    *,
+    completeness: float,
+    max_stale: float,
+    folds: Folds = "device",
+    seed: int = 0,
+    weekdays_from: int = 0,
 ) -> Recommendation:
-    """Recommend a policy for the reads of devices that are open: see :func:`recommend`."""
+    """Recommend a policy for the reads of devices that are open: see :func:`recommend`.
+
+    Trees ask for weekdays if there are reads on as many days as ``weekdays_from``.
+    """
     surveyed = devices.map(_survey)
     fleet = Fleet.of([counts for counts, _, _ in surveyed])
     if not len(fleet.ids):
@@ -314,7 +330,9 @@ def search_policies(
     selected = [*search.plain(rules, sums)]
     timed = search.by_time_of_day(rules)
     drawn = fleet.sample_pairs(seed, MAX_LEARNT_PAIRS)
-    trees, problem = _grow_trees(devices.gather(fleet, drawn), completeness, folds)
+    trees, problem = _grow_trees(
+        devices.gather(fleet, drawn), completeness, folds, has_weekdays=len(days) >= weekdays_from
+    )
     priced: list[_Priced] = [*timed, *trees]
     of_priced = search.price(priced)
     selected += [choice for choice in of_priced if choice is not None]
@@ -459,10 +477,10 @@ def _as_coarse_as_good(result: Recommendation) -> tuple[Choice, ...]:
     kept: dict[Family, Choice] = {}
     for choice in result.choices:
         coarser = kept.get(choice.family)
-        if coarser is not None and result.risk(coarser) <= MAX_RISK:
+        if coarser is not None and result.is_allowed(coarser):
             gain = result.gain(choice, coarser)
             is_better = gain.low > 0.0 and gain.value > _MIN_SLOT_GAIN
-            if not is_better or result.risk(choice) > MAX_RISK:
+            if not is_better or not result.is_allowed(choice):
                 continue
         kept[choice.family] = choice
     return tuple(kept.values())
@@ -474,7 +492,7 @@ def _simplest(result: Recommendation) -> Choice:
     if not result.has_enough_reads:
         return chosen
     for choice in result.choices[1:]:
-        if result.risk(choice) > MAX_RISK:
+        if not result.is_allowed(choice):
             continue
         if choice.family == "tree":
             is_better = result.gain(choice, result.best_rule).low > MIN_GAIN
@@ -569,7 +587,9 @@ class _PricedTrees:
         return "tree", learnt, _TreesOutOfFold(split, self._forest, is_local)
 
 
-def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[_PricedTrees], str]:
+def _grow_trees(
+    sample: Pairs, completeness: float, folds: Folds, *, has_weekdays: bool
+) -> tuple[list[_PricedTrees], str]:
     """Grow trees from a sample; without any, return why.
 
     They see the size of what is asked if queries differ in it.
@@ -578,7 +598,8 @@ def _grow_trees(sample: Pairs, completeness: float, folds: Folds) -> tuple[list[
     differs = any(len(np.unique(sizes)) > 1 for sizes in (sample.box_km, sample.window_s))
     features: Features = "asked" if differs else "extended"
     try:
-        grown = ReadTrees.grow(sample, sample.are_stale(completeness), features, by, _TREE_FOLDS)
+        is_stale = sample.are_stale(completeness)
+        grown = ReadTrees.grow(sample, is_stale, features, by, _TREE_FOLDS, has_weekdays=has_weekdays)
     except TraceContentError as error:
         return [], error.summary
     return [_PricedTrees(grown, Forest.of(grown, sample, by))], ""

@@ -25,7 +25,7 @@ from mudkit.trace.usage import Usage
 
 _REQUIRED = tuple(field.name for field in USAGE if not field.nullable)
 _SPARK_TYPES = {field.name: field.dataType for field in from_arrow_schema(USAGE).fields}
-_OPS = ("read", "write", "prefetch")
+_OPS = ("read", "write", "prefetch", "register", "change")
 
 
 class Verdict(Protocol):
@@ -200,7 +200,8 @@ def mine(
     rows = _columns(given)
     with reading_rows(name):
         reasons = rows.groupBy("reason").agg(
-            F.count("*").alias("rows"), F.countDistinct("device").alias("of")
+            F.count("*").alias("rows"),
+            F.countDistinct(F.when(F.col("op") != "change", F.col("device"))).alias("of"),
         )
         counted = {row.reason: (row.rows, row.of) for row in reasons.collect()}
         kept_rows, devices = counted.pop(None, (0, 0))

@@ -55,48 +55,101 @@ class SparkUsage:
 
     def _survey(self, min_devices: int) -> Sequence[Survey]:
         """Count the usage of each app and table, in order."""
-        of_device = self._rows.groupBy("app", "table", "device").agg(
-            F.count("*").alias("rows"), F.count_if(_is_area()).alias("areas")
+        of_device = (
+            self._rows.where("op <> 'change'")
+            .groupBy("app", "table", "device")
+            .agg(
+                F.count("*").alias("rows"),
+                F.count_if(_is_area()).alias("areas"),
+                F.count_if(F.col("op") == "read").alias("reads"),
+                F.count_if(F.col("op") == "write").alias("writes"),
+                F.count_if((F.col("op") == "write") & _has_place()).alias("placed"),
+                F.count_if(F.col("op") == "register").alias("registered"),
+            )
         )
         of_table = of_device.groupBy("app", "table").agg(
             F.sum("rows").alias("rows"),
             F.sum("areas").alias("areas"),
             F.count_if(F.col("areas") > 0).alias("devices"),
+            F.sum("writes").alias("writes"),
+            F.count_if(F.col("writes") > 0).alias("writers"),
+            F.sum("placed").alias("placed"),
         )
+        by_table = of_device.groupBy("table").agg(
+            F.sum("reads").alias("reads"),
+            F.count_distinct(F.when(F.col("reads") > 0, F.col("device"))).alias("readers"),
+            F.sum("registered").alias("registered"),
+        )
+        table_reads = {
+            row.table: (Counted(row.reads, row.readers), row.registered > 0) for row in by_table.collect()
+        }
         areas: dict[_Key, Counted] = {}
+        written: dict[_Key, tuple[Counted, int]] = {}
         self._table_rows.clear()
         for row in of_table.collect():
             areas[row.app, row.table] = Counted(row.areas, row.devices)
+            written[row.app, row.table] = Counted(row.writes, row.writers), row.placed
             self._table_rows[row.table] += row.rows
+        for row in self._rows.where("op = 'change'").groupBy("table").count().collect():
+            self._table_rows[row.table] += row["count"]
         most_read, common, spans = self._queries(min_devices)
         surveys = []
         for app, table in sorted(areas):
             key = app, table
             query, of_query = most_read.get(key, (None, Counted(0, 0)))
-            surveys.append(Survey(app, table, areas[key], query, of_query, common[key], spans.get(key, 0)))
+            of_reads = areas[key], query, of_query, common[key], spans.get(key, 0)
+            watched = self._watched(app, table, query)
+            surveys.append(Survey(app, table, *of_reads, *written[key], *table_reads[table], *watched))
         return surveys
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> Any:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
         if (gathered := self._gather(of.table)) is not None:
-            return gathered.reads(of, query, window_s, sample, seed)
+            return gathered.reads(of, query, window_s, sample, seed, since_us)
         is_chosen = _is_area() if query is None else (F.col("op") == "read") & (F.col("query") == query)
         rows = self._of_app(of).where(is_chosen)
         known = of.areas if query is None else of.of_most_read
-        rows = _some_devices(rows, known.devices, sample, seed)
-        if query is not None:
-            places = {name: F.coalesce(name, F.lit(0.0)) for name in ("lat", "lon")}
-            rows = rows.withColumns(places | {"box_km": F.lit(ALL_KM)})
-        window = F.coalesce("window_s", F.lit(window_s)).alias("window_s")
-        return rows.select("device", "ts", "lat", "lon", "box_km", window).distinct()
+        if since_us is not None:
+            rows, known = rows.where(F.expr(_T_US) >= since_us), of.of_watched
+        return _as_reads(_some_devices(rows, known.devices, sample, seed), window_s)
+
+    def changes(self, of: Survey) -> Any:
+        """See :class:`mudkit.trace.usage.Usage`."""
+        if (gathered := self._gather(of.table)) is not None:
+            return gathered.changes(of)
+        of_query = (F.col("table") == of.table) & (F.col("query") == of.most_read)
+        return self._rows.where(of_query & (F.col("op") == "change")).select("device", "ts", *_places())
+
+    def requests(self, of: Survey, window_s: float, most: int, seed: int) -> Any:
+        """See :class:`mudkit.trace.usage.Usage`."""
+        if (gathered := self._gather(of.table)) is not None:
+            return gathered.requests(of, window_s, most, seed)
+        rows = self._rows.where((F.col("table") == of.table) & (F.col("op") == "read"))
+        sample = devices_for(of.table_reads.rows, of.table_reads.devices, most)
+        return _as_reads(_some_devices(rows, of.table_reads.devices, sample, seed), window_s)
+
+    def writes(self, of: Survey) -> Any:
+        """See :class:`mudkit.trace.usage.Usage`."""
+        if (gathered := self._gather(of.table)) is not None:
+            return gathered.writes(of)
+        rows = self._of_app(of).where(F.col("op") == "write").select("device", "ts", *_places())
+        first = rows.groupBy("device", "ts").agg(F.min(F.struct("lat", "lon")).alias("place"))
+        return first.select("device", "ts", "place.lat", "place.lon")
 
     def positions(self, of: Survey, *, everywhere: bool) -> Any:
         """See :class:`mudkit.trace.usage.Usage`."""
         if (gathered := self._gather(of.table)) is not None:
             return gathered.positions(of, everywhere=everywhere)
         rows = self._rows.where((F.col("table") == of.table) & (F.col("op") == "write"))
-        places = [F.coalesce(name, F.lit(0.0)).alias(name) for name in ("lat", "lon")]
-        return (rows if everywhere else rows.where(_has_place())).select("device", "ts", *places)
+        return (rows if everywhere else rows.where(_has_place())).select("device", "ts", *_places())
 
     def repeated(self, of: Survey, every_us: int, most: int, seed: int) -> Repeated:
         """See :class:`mudkit.trace.usage.Usage`."""
@@ -162,6 +215,21 @@ class SparkUsage:
                 common[key] = tuple(sorted([*common[key], row.query]))
         return most_read, common, spans
 
+    def _watched(self, app: str, table: str, query: str | None) -> tuple[int | None, Counted]:
+        """Return from when on processors watch a query, None: they do not; and its reads since then."""
+        nothing = Counted(0, 0)
+        if query is None:
+            return None, nothing
+        of_query = self._rows.where((F.col("table") == table) & (F.col("query") == query))
+        begun = of_query.where("op = 'change'").groupBy("device").agg(F.min(F.expr(_T_US)).alias("first"))
+        (last,) = begun.agg(F.max("first").alias("first")).collect()
+        if last["first"] is None:
+            return None, nothing
+        is_since = (F.col("app") == app) & (F.col("op") == "read") & (F.expr(_T_US) >= last["first"])
+        reads = of_query.where(is_since)
+        (of,) = reads.agg(F.count("*").alias("rows"), F.count_distinct("device").alias("of")).collect()
+        return last["first"], Counted(of["rows"], of["of"])
+
     def _of_app(self, of: Survey) -> DataFrame:
         """Return the rows of an app's table."""
         return self._rows.where((F.col("app") == of.app) & (F.col("table") == of.table))
@@ -179,6 +247,18 @@ class SparkUsage:
 def _is_area() -> Column:
     """Return whether a row is a read of an area."""
     return (F.col("op") == "read") & F.col("box_km").isNotNull() & _has_place()
+
+
+def _places() -> list[Column]:
+    """Return the columns of the places of rows; 0 where they are unknown."""
+    return [F.coalesce(name, F.lit(0.0)).alias(name) for name in ("lat", "lon")]
+
+
+def _as_reads(rows: DataFrame, window_s: float) -> DataFrame:
+    """Return reads as those of a trace, one of equal ones; one without an area is of all places."""
+    box = F.when(_is_area(), F.col("box_km")).otherwise(F.lit(ALL_KM)).alias("box_km")
+    window = F.coalesce("window_s", F.lit(window_s)).alias("window_s")
+    return rows.select("device", "ts", *_places(), box, window).distinct()
 
 
 def _has_place() -> Column:

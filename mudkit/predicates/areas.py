@@ -11,6 +11,7 @@ from mudkit.predicates.predicate import Predicate
 from mudkit.units import KM_PER_DEGREE
 
 _LAT_COLUMNS: Final = tuple(repr(("record", name)) for name in ("lat", "latitude"))
+_YEAR_S: Final = 366 * 86_400.0
 _LON_COLUMNS: Final = tuple(repr(("record", name)) for name in ("lon", "lng", "longitude"))
 
 
@@ -34,8 +35,14 @@ class Area(NamedTuple):
     since: float | None = None
 
     def window_s(self, now_s: float) -> float | None:
-        """Return how far back the query asks, if ``since`` is a time of the clock that shows ``now_s``."""
-        return None if self.since is None or not 0.0 < now_s - self.since <= now_s else now_s - self.since
+        """Return how far back the query asks, if ``since`` may be a time of the clock that shows ``now_s``.
+
+        It may lie up to a year before the clock began.
+        """
+        if self.since is None:
+            return None
+        window_s = now_s - self.since
+        return window_s if 0.0 < window_s <= max(now_s, _YEAR_S) else None
 
 
 @functools.lru_cache(maxsize=1024)

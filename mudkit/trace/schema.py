@@ -245,11 +245,11 @@ BILL = pa.schema(
 
 USAGE = pa.schema(
     [
-        _required("device", pa.string()),
-        _required("app", pa.string()),
+        _required("device", pa.string()),  # of a change the processor
+        _required("app", pa.string()),  # of a change empty
         _required("ts", _TS),
         _required("table", pa.string()),
-        _required("op", pa.string()),  # 'read', 'write' or 'prefetch'
+        _required("op", pa.string()),  # 'read', 'write', 'prefetch', 'register' (a continuous read), 'change'
         pa.field("query", pa.string()),  # of a read that was repeated; null: it has an area, or was not
         pa.field("box_km", pa.float64()),  # size of the area of a read; null here and below: it has none
         pa.field("window_s", pa.float64()),  # how far back the read asks
@@ -257,11 +257,16 @@ USAGE = pa.schema(
         pa.field("lon", pa.float64()),
         pa.field("source", pa.string()),  # 'local', 'remote' or 'offline'; null from here on: a write
         pa.field("age_s", pa.float64()),  # of the oldest record of the answer
-        pa.field("records", pa.int64()),
+        pa.field(
+            "records", pa.int64()
+        ),  # of a change how many records of the query; 0: it is watched from here
         pa.field("waited_s", pa.float64()),
     ]
 )
-"""Reads and writes that devices have reported, of apps that consent to it (Mobius 6)."""
+"""Reads and writes that devices have reported, of apps that consent to it, and changes of answers (Mobius 6).
+
+Changes are those of the queries that are read most, as processors have counted them.
+"""
 
 SCHEMAS = {
     "positions": POSITIONS,

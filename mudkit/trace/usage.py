@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
+from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import POSITIONS, READS, USAGE, device_order, epoch_us, with_read_ids
 from mudkit.units import US_PER_S
 
@@ -53,6 +54,18 @@ class Survey(NamedTuple):
         that most devices read.
     span_us : int
         Time from the first to the last read of a query.
+    written : Counted
+        Writes of the app to the table.
+    placed_writes : int
+        Those of them that have a place.
+    table_reads : Counted
+        Reads of the table, by any app.
+    is_read_continuously : bool
+        Whether any app has begun a continuous read of the table.
+    watched_us : int or None
+        Time from which on all processors that have reported changes of ``most_read`` watch it; None: none.
+    of_watched : Counted
+        Reads of it since then.
     """
 
     app: str
@@ -62,12 +75,18 @@ class Survey(NamedTuple):
     of_most_read: Counted
     queries: tuple[str, ...]
     span_us: int
+    written: Counted
+    placed_writes: int
+    table_reads: Counted
+    is_read_continuously: bool
+    watched_us: int | None
+    of_watched: Counted
 
 
 class Counted(NamedTuple):
-    """Number of reads, and of the devices that have made them."""
+    """Number of reads or writes, and of the devices that have made them."""
 
-    reads: int
+    rows: int
     devices: int
 
 
@@ -96,7 +115,15 @@ class Usage(Protocol):
         """Count the usage of each app and table, in order."""
         ...
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> Any:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> Any:
         """Return reads of areas, or of a query, as those of a trace; of equal ones, one.
 
         Parameters
@@ -109,6 +136,8 @@ class Usage(Protocol):
         sample : int
             Number of devices that are drawn, if there are more.
         seed : int
+        since_us : int, optional
+            Time from which on.
         """
         ...
 
@@ -116,6 +145,34 @@ class Usage(Protocol):
         """Return what any app has written to the table as positions of a trace.
 
         ``everywhere``: also what was written without a place.
+        """
+        ...
+
+    def changes(self, of: Survey) -> Any:
+        """Return when records of the survey's most read query have changed, as positions of all places.
+
+        There is one, too, when a processor has begun to watch it: what changed before is unknown.
+        """
+        ...
+
+    def requests(self, of: Survey, window_s: float, most: int, seed: int) -> Any:
+        """Return reads of the table by any app, as those of a trace; of equal ones, one.
+
+        Parameters
+        ----------
+        of : Survey
+        window_s : float
+            Window of reads that do not say it. A read without an area is of all places.
+        most : int
+            Number of reads, at most, about: if there are more, devices are drawn.
+        seed : int
+        """
+        ...
+
+    def writes(self, of: Survey) -> Any:
+        """Return what the app has written to the table as positions of a trace, one a device and moment.
+
+        One without a place is where no place is known: at 0° north, 0° east.
         """
         ...
 
@@ -155,37 +212,59 @@ class ReportedUsage:
 
     def surveys(self, min_devices: int) -> Sequence[Survey]:
         """See :class:`Usage`."""
-        keys = (self._rows[name].to_pylist() for name in ("app", "table"))
+        reported = self._rows.filter(pc.not_equal(self._rows["op"], "change"))
+        keys = (reported[name].to_pylist() for name in ("app", "table"))
         return [self._survey(app, table, min_devices) for app, table in sorted(set(zip(*keys, strict=True)))]
 
-    def reads(self, of: Survey, query: str | None, window_s: float, sample: int, seed: int) -> pa.Table:
+    def reads(
+        self,
+        of: Survey,
+        query: str | None,
+        window_s: float,
+        sample: int,
+        seed: int,
+        since_us: int | None = None,
+    ) -> pa.Table:
         """See :class:`Usage`."""
-        rows = (
-            _reads_of_areas(self._of_app(of)) if query is None else _reads_of_query(self._of_app(of), query)
-        )
-        rows = _some_devices(rows, sample, seed)
-        columns = {name: rows[name] for name in ("device", "ts", "lat", "lon", "box_km")}
-        if query is not None:
-            columns |= {name: pc.fill_null(rows[name], 0.0) for name in ("lat", "lon")}
-            columns["box_km"] = pa.array(np.full(len(rows), ALL_KM))
-        columns["window_s"] = pc.fill_null(rows["window_s"], window_s)
-        columns["origin"] = pa.array(["recorded"] * len(rows), pa.string())
-        reads = with_read_ids(pa.table(columns).select(READ_FIELDS.names).cast(READ_FIELDS))
-        _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
-        return reads.take(pa.array(np.sort(first)))
+        rows = self._of_app(of.app, of.table)
+        if since_us is not None:
+            rows = _since(rows, since_us)
+        rows = _reads_of_areas(rows) if query is None else _reads_of_query(rows, query)
+        return _as_reads(_some_devices(rows, sample, seed), window_s)
+
+    def changes(self, of: Survey) -> pa.Table:
+        """See :class:`Usage`."""
+        return _as_positions(self._changes_of(of.table, of.most_read))
+
+    def _changes_of(self, table: str, query: str | None) -> pa.Table:
+        """Return what processors have reported of a query."""
+        changed = _of_op(self._of_table(table), "change")
+        return changed.filter(pc.equal(changed["query"], query)) if query is not None else changed.slice(0, 0)
+
+    def requests(self, of: Survey, window_s: float, most: int, seed: int) -> pa.Table:
+        """See :class:`Usage`."""
+        rows = _of_op(self._of_table(of.table), "read")
+        sample = devices_for(of.table_reads.rows, of.table_reads.devices, most)
+        return _as_reads(_some_devices(rows, sample, seed), window_s)
+
+    def writes(self, of: Survey) -> pa.Table:
+        """See :class:`Usage`."""
+        written = _as_positions(_of_op(self._of_app(of.app, of.table), "write"))
+        written = written.sort_by([(name, "ascending") for name in ("device", "ts", "lat", "lon")])
+        if len(written):
+            device, t_us = device_codes(written["device"]), epoch_us(written["ts"])
+            is_first = (np.diff(device, prepend=-1) != 0) | (np.diff(t_us, prepend=t_us[0] - 1) != 0)
+            written = written.filter(pa.array(is_first))
+        return written
 
     def positions(self, of: Survey, *, everywhere: bool) -> pa.Table:
         """See :class:`Usage`."""
-        rows = self._rows
-        is_write = pc.and_(pc.equal(rows["table"], of.table), pc.equal(rows["op"], "write"))
-        written = rows.filter(is_write if everywhere else pc.and_(is_write, _has_place(rows)))
-        columns = {name: written[name] for name in ("device", "ts")}
-        columns |= {name: pc.fill_null(written[name], 0.0) for name in ("lat", "lon")}
-        return pa.table(columns | {"speed_mps": pa.nulls(len(written), pa.float64())}).cast(POSITIONS)
+        written = _of_op(self._of_table(of.table), "write")
+        return _as_positions(written if everywhere else written.filter(_has_place(written)))
 
     def repeated(self, of: Survey, every_us: int, most: int, seed: int) -> Repeated:
         """See :class:`Usage`."""
-        rows = self._of_app(of)
+        rows = self._of_app(of.app, of.table)
         numbers = pc.index_in(rows["query"], value_set=pa.array(of.queries, pa.string()))
         is_repeated = pc.and_(pc.equal(rows["op"], "read"), pc.is_valid(numbers))
         some = rows.filter(is_repeated)
@@ -212,16 +291,21 @@ class ReportedUsage:
             *(table.filter(pc.is_in(table["device"], value_set=kept)) for table in (reads, devices))
         )
 
-    def _of_app(self, of: Survey) -> pa.Table:
+    def _of_app(self, app: str, table: str) -> pa.Table:
         """Return the rows of an app's table."""
-        rows = self._rows
-        return rows.filter(pc.and_(pc.equal(rows["table"], of.table), pc.equal(rows["app"], of.app)))
+        rows = self._of_table(table)
+        return rows.filter(pc.equal(rows["app"], app))
+
+    def _of_table(self, table: str) -> pa.Table:
+        """Return the rows of a table, of any app."""
+        return self._rows.filter(pc.equal(self._rows["table"], table))
 
     def _survey(self, app: str, table: str, min_devices: int) -> Survey:
         """Count the usage of an app's table."""
         nothing = Counted(0, 0)
-        rows = self._of_app(Survey(app, table, nothing, None, nothing, (), 0))
+        rows = self._of_app(app, table)
         areas = _reads_of_areas(rows)
+        written, of_table = _of_op(rows, "write"), self._of_table(table)
         repeated = rows.filter(pc.and_(pc.equal(rows["op"], "read"), pc.is_valid(rows["query"])))
         reads = Counter(repeated["query"].to_pylist())
         pairs = set(zip(repeated["query"].to_pylist(), repeated["device"].to_pylist(), strict=True))
@@ -230,14 +314,25 @@ class ReportedUsage:
         common = [query for query, count in devices.items() if count >= min_devices]
         common = sorted(common, key=lambda query: (-devices[query], query))[:MAX_QUERIES]
         t_us = epoch_us(repeated["ts"])
+        changed, watched_us, of_watched = self._changes_of(table, most_read), None, nothing
+        if most_read is not None and len(changed):
+            begun = changed.group_by("device").aggregate([("ts", "min")])
+            watched_us = int(epoch_us(begun["ts_min"]).max())
+            of_watched = _count(_since(_reads_of_query(rows, most_read), watched_us))
         return Survey(
             app,
             table,
-            Counted(len(areas), int(pc.count_distinct(areas["device"]).as_py())),
+            _count(areas),
             most_read,
             nothing if most_read is None else Counted(reads[most_read], devices[most_read]),
             tuple(sorted(common)),
             int(t_us.max() - t_us.min()) if len(t_us) else 0,
+            _count(written),
+            int(pc.sum(_has_place(written)).as_py() or 0),
+            _count(_of_op(of_table, "read")),
+            len(_of_op(of_table, "register")) > 0,
+            watched_us,
+            of_watched,
         )
 
 
@@ -261,10 +356,48 @@ def count_intervals(reads: pa.Table, devices: pa.Table, every_us: int) -> int:
     return int((last.to_numpy() // every_us - firsts["t_us_min"].to_numpy() // every_us + 1).sum())
 
 
+def _count(rows: pa.Table) -> Counted:
+    """Count rows and their devices."""
+    return Counted(len(rows), int(pc.count_distinct(rows["device"]).as_py()))
+
+
+def _since(rows: pa.Table, since_us: int) -> pa.Table:
+    """Return the rows from a time on."""
+    return rows.filter(pa.array(epoch_us(rows["ts"]) >= since_us))
+
+
+def _of_op(rows: pa.Table, op: str) -> pa.Table:
+    """Return the rows of one kind."""
+    return rows.filter(pc.equal(rows["op"], op))
+
+
+def _as_positions(written: pa.Table) -> pa.Table:
+    """Return writes as positions of a trace."""
+    columns = {name: written[name] for name in ("device", "ts")}
+    columns |= {name: pc.fill_null(written[name], 0.0) for name in ("lat", "lon")}
+    return pa.table(columns | {"speed_mps": pa.nulls(len(written), pa.float64())}).cast(POSITIONS)
+
+
+def _as_reads(rows: pa.Table, window_s: float) -> pa.Table:
+    """Return reads as those of a trace, one of equal ones; one without an area is of all places."""
+    columns = {name: rows[name] for name in ("device", "ts")}
+    columns |= {name: pc.fill_null(rows[name], 0.0) for name in ("lat", "lon")}
+    columns["box_km"] = pc.if_else(_is_area(rows), rows["box_km"], ALL_KM)
+    columns["window_s"] = pc.fill_null(rows["window_s"], window_s)
+    columns["origin"] = pa.array(["recorded"] * len(rows), pa.string())
+    reads = with_read_ids(pa.table(columns).select(READ_FIELDS.names).cast(READ_FIELDS))
+    _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
+    return reads.take(pa.array(np.sort(first)))
+
+
 def _reads_of_areas(rows: pa.Table) -> pa.Table:
     """Return the reads of areas among some rows."""
-    is_area = pc.and_(pc.equal(rows["op"], "read"), pc.is_valid(rows["box_km"]))
-    return rows.filter(pc.and_(is_area, _has_place(rows)))
+    return rows.filter(pc.and_(pc.equal(rows["op"], "read"), _is_area(rows)))
+
+
+def _is_area(rows: pa.Table) -> pa.ChunkedArray:
+    """Return for each row whether it has an area."""
+    return pc.and_(pc.is_valid(rows["box_km"]), _has_place(rows))
 
 
 def _reads_of_query(rows: pa.Table, query: str) -> pa.Table:

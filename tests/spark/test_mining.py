@@ -63,6 +63,40 @@ def build_cars(*, devices=8, days=2):
     return pa.Table.from_pylist(sorted(records, key=lambda row: row["ts"]), USAGE)
 
 
+def build_parks(*, devices=12, days=3):
+    """Return the usage of cars that write all day, in an app that asks for what is around them from 8 to 10."""
+    rng = np.random.default_rng(3)
+    records = []
+    for number, day in np.ndindex(devices, days):
+        of_all = {"device": f"car-{number}", "app": "parks", "table": "parks", "lat": 51.5, "lon": 0.1}
+        moments = [(hour, {"op": "write"}) for hour in np.arange(0, 24, 0.2)]
+        area = {"op": "read", "box_km": 20.0, "window_s": 1800.0}
+        moments += [(hour, area) for hour in rng.uniform(8, 10, 8)]
+        records += [
+            {**of_all, **more, "ts": START_US + day * DAY_US + int(hour * 3.6e9)} for hour, more in moments
+        ]
+    records += [{**row, "lat": 51.6} for row in records[:20]]  # at two places at once
+    return pa.Table.from_pylist(sorted(records, key=lambda row: row["ts"]), USAGE)
+
+
+def build_watched(*, devices=4, days=3):
+    """Return the usage of phones that read a record each quarter of an hour, and that processors watch.
+
+    It changes once a day; other records of the table are written each quarter of an hour.
+    """
+    records = []
+    for day, quarter, number in np.ndindex(days, 96, devices):
+        at = START_US + day * DAY_US + quarter * 900_000_000
+        of_all = {"app": "news", "table": "news", "ts": at + number}
+        query = {"op": "read", "query": "key = 'k'"}
+        records.append({**of_all, **query, "device": f"phone-{number}"})
+        if number < 2:
+            changes = {"app": "", "op": "change", "device": f"processor-{number}", "records": int(day > 0)}
+            records.append({**of_all, "device": f"phone-{number}", "op": "write"})
+            records += [{**of_all, **query, **changes}] if quarter == 40 else []
+    return pa.Table.from_pylist(sorted(records, key=lambda row: row["ts"]), USAGE)
+
+
 def documents(policies):
     return [(policy.app, dict(policy.artefact.document)) for policy in policies]
 
@@ -74,7 +108,7 @@ def frame_of(spark, folder, table):
 
 @pytest.fixture(scope="module")
 def rows():
-    return pa.concat_tables([build_cars(), build_habits()])
+    return pa.concat_tables([build_cars(), build_habits(), build_parks(), build_watched()])
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +140,10 @@ def test_policies_and_verdicts_are_those_of_the_learner(mined, rows):
     assert [(one.app, one.kind, one.ships, one.why) for one in mined.verdicts] == [
         (one.app, one.kind, one.ships, one.why) for one in here
     ]
-    assert {(one.app, one.kind) for one in here if one.ships} == {("maps", "read"), ("menus", "prefetch")}
-    assert (mined.rows, mined.devices, mined.set_aside) == (len(rows), 24, {"an unknown op": 3})
+    assert {(one.app, one.kind) for one in here if one.ships} == {
+        ("maps", "read"), ("menus", "prefetch"), ("news", "read"), ("parks", "read"), ("parks", "write")
+    }  # fmt: skip
+    assert (mined.rows, mined.devices, mined.set_aside) == (len(rows), 28, {"an unknown op": 3})
 
 
 def test_planted_sequence_is_found_and_no_other(mined):
@@ -129,7 +165,7 @@ def test_display_shows_verdicts_and_patterns(mined):
 def test_mined_policies_are_shipped(mined):
     from mudkit.systems import mud
 
-    assert mud.Cloud(Lab(seed=1)).ship(mined).result() == 2  # those that pay
+    assert mud.Cloud(Lab(seed=1)).ship(mined).result() == 5  # those that pay
 
 
 @pytest.mark.soak
@@ -190,6 +226,7 @@ def test_older_clients_few_devices_and_odd_rows_are_counted_in_words(spark, tmp_
     assert mined.missing == ("box_km", "window_s", "waited_s")
     assert [one.why for one in mined.verdicts] == [
         "It is read by too few devices: 2; there have to be 3.",
+        "It is written by 0 devices, and read by 2; there have to be 3 of each.",
         "No query is read repeatedly by 3 devices.",
     ]
     empty = pipeline.mine(spark, frame_of(spark, tmp_path, USAGE.empty_table()), learning.Learner())

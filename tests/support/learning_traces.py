@@ -5,7 +5,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 
-from mudkit.trace.schema import POSITIONS, timestamps, with_read_ids
+from mudkit.trace.schema import POSITIONS, USAGE, timestamps, with_read_ids
 from mudkit.units import distance_km
 
 START_US = int(dt.datetime(2020, 1, 6, tzinfo=dt.UTC).timestamp()) * 1_000_000
@@ -125,3 +125,18 @@ def label_by_definition(positions, reads):
             "first_read_ts": pa.array([read and read["ts"] for read in first], pa.timestamp("us", "UTC")),
         }
     )
+
+
+def to_usage(positions, reads):
+    """Return positions and reads of a trace as usage."""
+    written = pa.table({name: positions[name] for name in ("device", "ts", "lat", "lon")})
+    asked_for = reads.select(["device", "ts", "lat", "lon", "box_km", "window_s"])
+    parts = []
+    for rows, op in ((written, "write"), (asked_for, "read")):
+        known = {name: rows[name] for name in rows.column_names}
+        known |= {
+            name: pa.array([text] * len(rows)) for name, text in (("app", "a"), ("table", "t"), ("op", op))
+        }
+        columns = [known.get(field.name, pa.nulls(len(rows), field.type)) for field in USAGE]
+        parts.append(pa.table(columns, names=USAGE.names).cast(USAGE))
+    return pa.concat_tables(parts)

@@ -1,10 +1,14 @@
 import datetime as dt
+import math
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from learning_traces import build_labelled_reads
 
 from mudkit.errors import TraceContentError
-from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, RadioModel, evaluate_reads
+from mudkit.learning import COSTS, Always, Bound, CostMatrix, FixedRule, RadioModel, Tree, evaluate_reads
 from mudkit.trace.schema import with_read_ids
 
 START = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -172,6 +176,18 @@ def test_changes_and_gap_are_computed_per_fold():
 def test_simultaneous_reads_do_not_serve_each_other():
     reads = make_reads(("a", 0, 0), ("a", 0, 0.1))
     assert evaluate_reads(make_labels(reads, []), reads, [FixedRule()]).iloc[0]["sent_share"] == 1
+
+
+def test_tree_of_a_fold_that_learns_from_answers_that_are_all_alike_decides_alike():
+    """All stale answers are with one device: what is learnt without it would always answer from the cache."""
+    labels, reads = build_labelled_reads(devices=12)
+    own = reads.filter(pc.equal(reads["device"], reads["device"][0]))["read_id"]
+    is_own = pc.is_in(labels["read_id"], value_set=own).to_numpy(zero_copy_only=False)
+    column = labels.column_names.index("missing")
+    labels = labels.set_column(column, "missing", [np.where(is_own, labels["missing"].to_numpy(), 0)])
+    trees, always = evaluate_reads(labels, reads, [Tree(), FixedRule(math.inf, 1e6)]).to_dict("records")
+    assert 0 < trees["stale_share"] <= always["stale_share"]
+    assert 0 < trees["sent_share"] < 1
 
 
 def test_labels_of_other_reads_are_refused():

@@ -89,6 +89,24 @@ def test_nothing_is_fetched_where_times_are_shuffled():
     assert learn(build_usage(other_share=1.0)).root == OWN
 
 
+def test_policy_is_taken_back_within_a_day_of_another_habit():
+    """For ten days everybody reads at noon, and yesterday nobody: most fetches of all days were read."""
+    before = build_usage(days=10)
+    later = [row(f"phone-{number}", START_US + 11 * DAY_US, None, "write") for number in range(10)]
+    taken_back = judge(pa.concat_tables([before, pa.Table.from_pylist(later, USAGE)]))
+    assert fetches(learn(before)) == [12.0]
+    assert taken_back.artefact.root == OWN
+    assert taken_back.why.startswith("On the last day 0 % to ")
+
+
+def test_tree_that_never_fetches_leaves_it_to_the_devices():
+    """Folds fetch a little on one day in which nobody had a habit; the tree of all does not."""
+    before = build_usage(days=10, devices=40)
+    after = build_usage(days=11, devices=40, other_share=1.0)
+    last = pa.compute.greater_equal(after["ts"], pa.scalar(START_US + 10 * DAY_US, after["ts"].type))
+    assert learn(pa.concat_tables([before, after.filter(last)])).root == OWN
+
+
 def test_same_usage_gives_the_same_policy():
     first, second = (learn(build_usage()).document for _ in range(2))
     assert first == second

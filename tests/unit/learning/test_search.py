@@ -196,6 +196,20 @@ def test_nothing_is_recommended_when_labels_say_nothing():
     assert not result.chosen.fresh.any()
 
 
+def test_policy_with_more_stale_than_fresh_answers_is_not_recommended(many):
+    """Three answers in five are stale, whatever their age, and the limit would allow all of them."""
+    is_stale = np.random.default_rng(3).random(len(many.read)) < 0.6
+    result = recommend_for(many, is_stale, 0.95)
+    assert result.chosen.family == "always ask"
+    assert result.best_rule.family == "always ask"
+
+
+def test_choice_has_more_fresh_than_stale_answers():
+    sums = build_sums([10, 30, 12], [1, 40, 12])
+    assert sums.best(1, 0.5) == 0
+    assert sums.of([1, 2]).best(1, 0.5) is None
+
+
 def test_few_reads_give_no_recommendation():
     pairs = Pairs.of(*build_labelled_reads(devices=2, days=1, a_day=3))
     result = recommend_for(pairs, np.zeros(len(pairs.read), np.bool_), 0.5)

@@ -375,12 +375,17 @@ class ClientMachine:
                 operation = self._check_table(operation)
                 self._access.check_table_access(now_us, operation.table)
                 written = self._writes.write_batch(now_us, op_id, operation, self._reads.context)
+                if self._usage is not None:
+                    self._usage.record_batch(now_us, operation, self._reads.context)
                 return [*written, *self.continuous_reads.show_write(operation)]
             case Register():
                 operation = self._check_table(operation)
                 self._joins.check_continuous(operation)
                 self._access.check_table_access(now_us, operation.table)
-                return self.continuous_reads.register(now_us, op_id, operation)
+                begun = self.continuous_reads.register(now_us, op_id, operation)
+                if self._usage is not None and operation.table not in self._own:
+                    self._usage.record_registration(now_us, operation, self._reads.context)
+                return begun
             case Listen():
                 return self.continuous_reads.listen(now_us, op_id, operation)
             case AwaitSynced():

@@ -207,7 +207,10 @@ class ShippedReads:
 
 
 class ShippedWrites:
-    """Write policy that evaluates the artefact for the table; ``until`` decides before there is one."""
+    """Write policy that evaluates the artefact for the table; ``until`` decides before there is one.
+
+    It also decides what the artefact leaves to the device's own policy.
+    """
 
     def __init__(self, slots: PolicySlots, until: WritePolicy) -> None:
         self._slots = slots
@@ -216,11 +219,13 @@ class ShippedWrites:
     def delay(self, write: Fields, context: Fields) -> float | Literal["never"] | None:
         """See :class:`~mudkit.systems.mud.policies.policies.WritePolicy`."""
         artefact = self._slots.in_use("write", str(write.get("name")))
-        if artefact is None:
+        if artefact is None or artefact.root == OWN:
             return self._until.delay(write, context)
         values = _NOTHING_CACHED | _features(point(context.get("loc")), context, 0.0)
         values["density"] = _density(artefact, values)
         delay = artefact.decide([values[name] for name in artefact.features])
+        if delay == OWN:
+            return self._until.delay(write, context)
         return NEVER if isinstance(delay, str) else delay
 
 

@@ -4,7 +4,8 @@ Rules:
 
 ===============  =====================================================================================
 consent          an app that has not consented, or whose cloud does not learn, has no part of this kind
-read, write      kept with what answered it, until reported; places are those of cells
+read, write      kept with what answered it, until reported; places are those of cells. Of a continuous
+                 read its registration is reported, not what it delivers
 report           goes with a message that leaves anyway, once enough items wait, or the first has waited
                  for six hours: it opens no radio. After a day it leaves alone: a device that answers all
                  by itself would otherwise never be heard of
@@ -29,7 +30,7 @@ from mudkit.systems.mud.device.attachment import SERVICE
 from mudkit.systems.mud.device.connection import Connection, Reporting
 from mudkit.systems.mud.messages.requests import Ask, AskBatch
 from mudkit.systems.mud.messages.usage import Op, Source, UsageItem, UsageReport, UsedQuery
-from mudkit.systems.mud.operations import Read, Write
+from mudkit.systems.mud.operations import CommitBatch, Read, Register, Write
 from mudkit.systems.mud.policies.utility import Query
 from mudkit.systems.mud.result import ReadResult
 from mudkit.units import KM_PER_DEGREE, US_PER_S
@@ -91,6 +92,16 @@ class Usage:
         """Note that the app has called a write."""
         place = place_of_record(write.record) or point(context.get("loc"))
         self._add(UsedQuery(write.table, "write", None, None, None), now_us, self._cell(place), None)
+
+    def record_batch(self, now_us: int, batch: CommitBatch, context: Fields) -> None:
+        """Note that the app has called a batch of writes."""
+        for write in batch.parts:
+            self.record_write(now_us, write, context)
+
+    def record_registration(self, now_us: int, read: Register, context: Fields) -> None:
+        """Note that the app has begun a continuous read."""
+        used, at = self._build_query("register", read.table, area_of(read.predicate), None, None, context)
+        self._add(used, now_us, at, None)
 
     def record_fetch(self, now_us: int, query: Query, context: Fields) -> None:
         """Note that an answer is fetched in advance."""

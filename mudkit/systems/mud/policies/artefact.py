@@ -13,7 +13,7 @@ forgery: who can write to the notification channel can ship.
                more right, an unknown value to the child ``unknown``; or ``[action]``. The first is
                the root, children come after their parents
 ``actions``    of the leaves: ``local``, ``remote``, ``own`` (the device's own policy decides);
-               seconds of delay, ``never``; ``fetch``, ``skip``, ``own``
+               seconds of delay, ``never``, ``own``; ``fetch``, ``skip``, ``own``
 ``queries``    of a prefetch: the predicates that the feature ``query`` numbers
 ``density``    table for the feature of that name, or null: see :class:`Density`
 ``costs``      the cost matrix it was learnt with, or null
@@ -124,11 +124,12 @@ def _is_not_negative(rate: Value) -> TypeGuard[float]:
 
 
 OWN: Final = "own"
-"""Decision of a read policy that leaves it to the device's own one: it takes a policy back."""
+"""Decision of a policy that leaves it to the device's own one: it takes a policy back."""
 FORMAT: Final = 2
 _FORMAT_OF_TABLE: Final = 3
 Kind: TypeAlias = Literal["read", "write", "prefetch"]
 KINDS: Final[tuple[Kind, ...]] = ("read", "write", "prefetch")
+_TEXTS_OF_WRITES: Final = ("never", OWN)
 _ACTIONS: Final = {"read": ("local", "remote", OWN), "prefetch": ("fetch", "skip", OWN)}
 PREFETCH_EVERY_S: Final = 900.0
 """Interval between two decisions of a shipped prefetch policy, each about the reads before the next one."""
@@ -169,7 +170,7 @@ _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """Numbers from here are rounded to infinity."""
 
 Action = str | float
-"""``local``, ``remote`` or ``own`` for a read; seconds or ``never`` for a write."""
+"""``local``, ``remote`` or ``own`` for a read; seconds, ``never`` or ``own`` for a write."""
 
 _Node = tuple[int, float, int, int, int]
 _Tied: TypeAlias = Action | tuple[int, float, "_Tied", "_Tied", "_Tied"]
@@ -310,8 +311,8 @@ class Artefact(Displayed):
         nodes : sequence of sequence
             ``[feature, threshold, left, right, unknown]`` or ``[action]``; the first is the root.
         actions : sequence of str or float
-            Actions of the leaves: ``local``, ``remote``, ``own``; seconds of delay, ``never``; ``fetch``,
-            ``skip``, ``own``.
+            Actions of the leaves: ``local``, ``remote``, ``own``; seconds of delay, ``never``, ``own``;
+            ``fetch``, ``skip``, ``own``.
         density : Density, optional
             Table of the feature ``density``.
         costs : sequence of sequence of float, optional
@@ -381,7 +382,9 @@ class Artefact(Displayed):
             [action for action in given if _is_action(kind, action)] if isinstance(given, list) else None
         )
         if actions is None or actions != given:
-            expected = ", ".join(_ACTIONS.get(kind, ())) or f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
+            expected = (
+                ", ".join(_ACTIONS.get(kind, ())) or f"seconds from 0 to {MAX_DELAY_S:,.0f}, never, own"
+            )
             raise _unusable_error("actions", repr(given)[:200], expected)
         nodes = _check_nodes(document.get("nodes"), len(features), actions)
         rates = document.get("density")
@@ -642,7 +645,7 @@ def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
     """Return whether a JSON value is an action of the leaves of a read or write policy."""
     if kind in _ACTIONS:
         return action in _ACTIONS[kind]
-    if action == "never":
+    if action in _TEXTS_OF_WRITES:
         return True
     return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action <= MAX_DELAY_S
 

@@ -144,7 +144,7 @@ class Cloud(Displayed):
             address: install(address, partial(
                 Processor, processors=self.processors, stores=stores,
                 replicas=self.replicas, gateways=self.gateways, servers=self.notification_servers,
-                naming=self.naming,
+                naming=self.naming, generator=self.generator if self.learns else None,
             ))
             for address in self.processors
         }  # fmt: skip

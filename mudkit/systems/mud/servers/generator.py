@@ -8,12 +8,15 @@ Call             check the policy, store it, and send it to every notification s
                  the same policy may be shipped again to more devices; one for all devices replaces all
                  earlier ones. Of what was learnt elsewhere ship what differs from the policies in use
 UsageReport      keep what is new of it, bounded in number and age; learn after ``relearn_h``
+ChangeReport     keep what processors have counted, as usage; of what is lost, that the count begins again
+processor start  it requests the watched queries (``WatchedQueriesRequest``): send it those, to count changes
 LinkUp           send every stored policy to every server that has a range
 PoliciesRequest  a server has started without policies: send it every stored one, once it has a range; and the
                  assignments, if they are not as installed
 StreamAck        remove acknowledged items
 TimerFired       retransmit overdue items; report a server that has not acknowledged one for too long.
-                 Learn, and ship what differs from the policies in use; a learner that fails is an incident
+                 Learn, and ship what differs from the policies in use; a learner that fails is an incident.
+                 Send the queries that are read most to the processors
 Assignments      send nothing more to a server without a range, and every stored policy to one that has its
                  first one
 ===============  ======================================================================================
@@ -48,7 +51,14 @@ from mudkit.systems.mud.messages.notifications import (
     PolicyUpdate,
 )
 from mudkit.systems.mud.messages.servers import GENERATOR_FROM_GATEWAY, Routed
-from mudkit.systems.mud.messages.usage import UsageReport
+from mudkit.systems.mud.messages.usage import (
+    GENERATOR_FROM_PROCESSOR,
+    ChangeReport,
+    UsageReport,
+    WatchedQueries,
+    WatchedQueriesRequest,
+    WatchedQuery,
+)
 from mudkit.systems.mud.operations import ForgetUser, Ship, ShipLearnt
 from mudkit.systems.mud.policies.artefact import OWN, Artefact
 from mudkit.systems.mud.policies.learner import Learner
@@ -59,6 +69,8 @@ from mudkit.systems.receiving import Accepts, record_dropped
 
 _AGAIN_US: Final = 5_000_000
 _LEARN: Final = "learn"
+_MAX_WATCHED: Final = 64
+"""Queries whose changes processors count, at most."""
 
 
 class Learning(NamedTuple):
@@ -92,12 +104,17 @@ class Generator:
             str,
             Accepts[PoliciesRequest | StreamAck | Assignments]
             | Accepts[Assignments | AssignmentsRequest]
-            | Accepts[Routed[UsageReport]],
+            | Accepts[Routed[UsageReport]]
+            | Accepts[ChangeReport | WatchedQueriesRequest],
         ] = {
             naming: SERVER_FROM_NAMING,
             **dict.fromkeys(servers, GENERATOR_FROM_NOTIFICATION_SERVER),
             **dict.fromkeys(() if learning is None else gateways, GENERATOR_FROM_GATEWAY),
+            **dict.fromkeys(() if learning is None else processors, GENERATOR_FROM_PROCESSOR),
         }
+        self._processors = processors
+        self._watched: list[WatchedQuery] = []
+        """Queries whose changes the processors count."""
         self._learning = learning
         keep_us = 0 if learning is None else round(86_400e6 * learning.usage_days)
         self._sample = UsageSample(self._store, keep_us)
@@ -147,12 +164,22 @@ class Generator:
         self,
         now_us: int,
         source: str,
-        message: PoliciesRequest | StreamAck | Assignments | AssignmentsRequest | Routed[UsageReport],
+        message: PoliciesRequest
+        | StreamAck
+        | Assignments
+        | AssignmentsRequest
+        | Routed[UsageReport]
+        | ChangeReport
+        | WatchedQueriesRequest,
     ) -> Sequence[Effect] | None:
         """Handle a message of a server; None: it is to be dropped."""
         match message:
             case Routed(what=report, verified=verified):
                 return [*self._sample.take(now_us, verified, report), *self._set_timer()]
+            case ChangeReport():
+                return [*self._sample.take_changes(now_us, source, message)]
+            case WatchedQueriesRequest():
+                return (Send(source, WatchedQueries(self._watched)),) if self._watched else ()
             case PoliciesRequest():
                 known = (Send(source, self._ranges.present),) if self._ranges.epoch else ()
                 return [*self._begin_stream(now_us, source), *known]
@@ -187,7 +214,7 @@ class Generator:
         """Call the learner with the sample, and ship the policies that differ from what is in use."""
         learning = self._learning
         assert learning is not None
-        effects: list[Effect] = []
+        effects: list[Effect] = [*self._watch_most_read()]
         try:
             # The seed is that of this generator and time, so that the same run learns the same.
             seed = crc32(f"{self._me} {now_us}".encode())
@@ -197,6 +224,14 @@ class Generator:
             what = f"{type(error).__name__}: {error}"
             effects.append(Record("incidents", {"incident": "learner failed", "detail": brief(what, 1000)}))
         return effects
+
+    def _watch_most_read(self) -> Sequence[Effect]:
+        """Send the queries that are read most to the processors, so that they count their changes."""
+        watched = self._sample.most_read(_MAX_WATCHED)
+        if not watched and not self._watched:
+            return ()
+        self._watched = watched
+        return [Send(processor, WatchedQueries(watched)) for processor in self._processors]
 
     def _ship_changes(
         self, now_us: int, learnt: Iterable[tuple[str, Artefact]], effects: list[Effect]

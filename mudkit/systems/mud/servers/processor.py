@@ -33,6 +33,8 @@ Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the noti
                    and tell the client. Discard the rows of partitions that have moved away, and
                    request those of partitions that have moved here. Of which it has no range at all, so that
                    it was taken for dead, or has one again: begin another generation, without reads
+WatchedQueries     of the policy generator: count the changes of their answers, and report them
+                   (:mod:`~mudkit.systems.mud.servers.change_counts`)
 Probe              of the naming machine: answered
 =================  ===================================================================================
 
@@ -84,6 +86,8 @@ from mudkit.systems.mud.messages.servers import (
     TablesState,
 )
 from mudkit.systems.mud.messages.standbys import Mastership
+from mudkit.systems.mud.messages.usage import PROCESSOR_FROM_GENERATOR, WatchedQueries
+from mudkit.systems.mud.servers.change_counts import CHANGES, ChangeCounts
 from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
@@ -107,7 +111,7 @@ class Processor:
     """Machine of a processor, one of ``processors``.
 
     ``stores`` are those of the back end, ``servers`` the notification servers, and ``naming`` is the naming
-    machine.
+    machine. ``generator`` is the policy generator of a cloud that learns.
     """
 
     def __init__(
@@ -119,17 +123,20 @@ class Processor:
         gateways: Sequence[str],
         servers: Sequence[str],
         naming: str,
+        generator: str | None = None,
     ) -> None:
         self._accepts: dict[
             str, Accepts[Log | TablesState | Mastership | Assignments]
             | Accepts[Routed[ReadOrWrite | ContinuousReadRequest] | Assignments]
             | Accepts[SessionGone | DeviceMoved | StreamAck | Assignments]
-            | Accepts[Assignments | AssignmentsRequest | Probe | Mastership],
+            | Accepts[Assignments | AssignmentsRequest | Probe | Mastership]
+            | Accepts[WatchedQueries],
         ] = {
             **dict.fromkeys(stores, PROCESSOR_FROM_BACK_END),
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
             **dict.fromkeys(servers, PROCESSOR_FROM_NOTIFICATION_SERVER),
             naming: PROCESSOR_FROM_NAMING,
+            **({} if generator is None else {generator: PROCESSOR_FROM_GENERATOR}),
         }  # fmt: skip
         self._store = ports.store
         self._me = ports.address
@@ -143,6 +150,7 @@ class Processor:
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         """Place of the replica that was asked last, and how many in turn were not reached, by read."""
         self._read_rates = ReadRates(0)
+        self._changes = ChangeCounts(generator)
         self._ended: set[ReadKey] = set()
         """Handles that their clients have unregistered."""
         self._early: dict[ReadKey, tuple[Routed[Request], RegisterRequest]] = {}
@@ -163,6 +171,8 @@ class Processor:
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
+                if name == CHANGES:
+                    return self._changes.report()
                 if name == POSITION:
                     return self._unsynced.ask_again(now_us, self._log)
                 return self._streams.retransmit(now_us, name)
@@ -187,7 +197,8 @@ class Processor:
         | Assignments
         | AssignmentsRequest
         | Probe
-        | Mastership,
+        | Mastership
+        | WatchedQueries,
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
@@ -199,6 +210,8 @@ class Processor:
                     followed = [*self._follow_assignments(now_us, was_serving=was_serving)]
                     followed += self._change_holding(now_us)
                 return [*followed, *self._ranges.answer(event.source, message)]
+            case WatchedQueries():
+                return self._changes.watch(now_us, message)
             case Mastership():
                 taken = self._master.take(event.source, message)
                 self._log.back_end = self._master.address
@@ -302,7 +315,8 @@ class Processor:
         self._store.put("life", self._generation)
         self._served.begin_generation(self._generation)
         ended = *self._unsynced.clear(), *self._change_holding(now_us)
-        return *ended, *self._streams.begin(now_us, self._generation)
+        begun = self._changes.begin(self._generation)
+        return *ended, *self._streams.begin(now_us, self._generation), *begun
 
     def _change_holding(self, now_us: int) -> Sequence[Effect]:
         """Follow the entries of the rows that are needed now, and of no others."""
@@ -411,6 +425,8 @@ class Processor:
         together: list[RowEntry] = []
         for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry | CollectEntry):
+                if isinstance(entry, RowEntry):
+                    effects += self._count_change(now_us, entry)
                 self._log.apply(entry)
                 together += [entry] if isinstance(entry, RowEntry) else ()
                 if together and not together[-1].following:
@@ -427,6 +443,15 @@ class Processor:
             self._log.apply(entry)
             effects += self._served.end_excluded(now_us, before, entry)
         return [*effects, self._log.acknowledge(now_us)]
+
+    def _count_change(self, now_us: int, entry: RowEntry) -> Sequence[Effect]:
+        """Count an entry for the policy generator before it is applied, if its partition is served here."""
+        if not self._changes.is_watching(entry.name):
+            return ()
+        table, key = self._log.copy.tables[entry.name], entry.row.key
+        if self._ranges.processor_of(table.number, table.partition_of(key)) != self._me:
+            return ()
+        return self._changes.record(now_us, table, self._log.copy.row_of(table, key), entry.row)
 
     # -- continuous reads
 

@@ -1,9 +1,10 @@
-"""Usage that the policy generator keeps: a bounded, durable sample of what devices report (Mobius 6)."""
+"""Usage that the policy generator keeps: a bounded, durable sample of what is reported (Mobius 6)."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -11,7 +12,7 @@ from msgspec.structs import asdict
 from mudkit.events import Record, Store
 from mudkit.systems.mud.messages.parts import app_of, netid_of
 from mudkit.systems.mud.messages.servers import Verified
-from mudkit.systems.mud.messages.usage import Op, Source, UsageReport
+from mudkit.systems.mud.messages.usage import ChangeReport, Op, Source, UsageReport, WatchedQuery
 from mudkit.wire import Fields
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ _SENDER: Final = "usage of "
 
 
 class UsageRow(Struct, frozen=True, array_like=True):
-    """A read or write that was reported, as stored; :data:`mudkit.trace.schema.USAGE` has its columns."""
+    """Row of the sample as stored; :data:`mudkit.trace.schema.USAGE` has its columns.
+
+    That of a ``change`` has a processor in place of a device, no app, and the number of changes as records.
+    """
 
     device: str
     app: str
     t_us: int
     table: str
-    op: Op
+    op: Op | Literal["change"]
     query: str | None
     box_km: float | None
     window_s: float | None
@@ -82,14 +86,62 @@ class UsageSample:
                 query.box_km, query.window_s, item.lat, item.lon, item.source, item.age_s, item.records,
                 item.waited_s, user,
             )  # fmt: skip
-            self._store.put(_key_of(self._following), row)
-            self._following += 1
-            yield Record("usage", as_columns(row))
+            yield self._add(row)
+        self._keep_progress(_SENDER + endpoint, reported, start, following)
+        self._collect(now_us)
+
+    def take_changes(self, now_us: int, source: str, report: ChangeReport) -> Iterator[Record]:
+        """Store the items of a processor's report that are new, and yield them as rows of the trace.
+
+        After items that were lost, all its queries are watched anew.
+        """
+        start = str(report.generation)
+        reported = self._store.get(_SENDER + source, _Reported) or _Reported({}, 0)
+        following = reported.following.pop(start, 0)
+        for item in report.items:
+            if item.number < following:
+                continue
+            if item.number > following:
+                reported.lost += item.number - following
+                for query in report.queries:
+                    yield self._add_change(source, query, item.t_ms, 0)
+            following = item.number + 1
+            yield self._add_change(source, report.queries[item.query], item.t_ms, item.changes)
+        self._keep_progress(_SENDER + source, reported, start, following)
+        self._collect(now_us)
+
+    def _add_change(self, source: str, query: WatchedQuery, t_ms: int, changes: int) -> Record:
+        """Store changes of a query; return them as a row of the trace."""
+        row = UsageRow(
+            netid_of(source), "", t_ms * 1000, query.table, "change", query.text,
+            None, None, None, None, None, None, changes, None, None,
+        )  # fmt: skip
+        return self._add(row)
+
+    def _add(self, row: UsageRow) -> Record:
+        """Store a row; return it as one of the trace."""
+        self._store.put(_key_of(self._following), row)
+        self._following += 1
+        return Record("usage", as_columns(row))
+
+    def _keep_progress(self, key: str, reported: _Reported, start: str, following: int) -> None:
+        """Store the progress of a sender's reports."""
         reported.following[start] = following
         for former in list(reported.following)[:-_MAX_STARTS]:
             del reported.following[former]
-        self._store.put(_SENDER + endpoint, reported)
-        self._collect(now_us)
+        self._store.put(key, reported)
+
+    def most_read(self, most: int) -> list[WatchedQuery]:
+        """Return the query of each app and table that is read most, of more than ``most`` those read most."""
+        counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for _, row in self._store.items(_ROW, UsageRow):
+            if row.op == "read" and row.query is not None:
+                counts[row.app, row.table][row.query] += 1
+        ranked = sorted(
+            min((-times, WatchedQuery(table, text)) for text, times in of.items())
+            for (_, table), of in counts.items()
+        )
+        return list(dict.fromkeys(query for _, query in ranked))[:most]
 
     def forget(self, user: str) -> int:
         """Remove all rows of a user; return how many there were."""

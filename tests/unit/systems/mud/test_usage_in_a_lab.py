@@ -19,13 +19,13 @@ AT = (30.2711, -97.7437)
 
 
 class Learner:
-    """Learner that keeps its samples, and returns given policies."""
+    """Learner that keeps what devices have reported, and returns given policies."""
 
     def __init__(self, *policies):
         self.policies, self.seen = list(policies), []
 
     def learn(self, usage, seed):
-        self.seen.append(usage.to_pylist())
+        self.seen.append([row for row in usage.to_pylist() if row["op"] != "change"])
         if isinstance(self.policies[0], Exception):
             raise self.policies[0]
         return self.policies.pop(0) if len(self.policies) > 1 else self.policies[0]
@@ -88,6 +88,62 @@ def test_answers_of_the_device_are_reported_with_their_age():
     sources = [row["source"] for row in rows(lab)][1:4]
     assert sources == ["remote", "local", "offline"]
     assert rows(lab)[2]["age_s"] == pytest.approx(30, abs=2)
+
+
+def test_batches_and_continuous_reads_are_reported():
+    """Each write of a batch is one, and of a continuous read its registration, but not of a table of the device."""
+    lab, _, ann = start(Learner([]))
+    ann.create("notes", where="device").result()
+    for table in ("notes", "news"):
+        ann.read(table, "topic = 'arts'", type="continuous").result()
+    with ann.batch("news") as batch:
+        for key in "ab":
+            batch.write(key, {"topic": "arts"})
+    use(lab, ann)
+    lab.run(seconds=5)
+    ops = [(row["table"], row["op"]) for row in rows(lab)]
+    assert ops[:4] == [("news", "register"), ("news", "write"), ("news", "write"), ("news", "read")]
+    assert rows(lab)[0]["source"] is None
+
+
+def test_write_policy_that_is_taken_back_leaves_writes_to_the_devices_own():
+    lab, cloud, ann = start(Learner([]), write_policy=mud.ShippedPolicy())
+    for version, action in enumerate((600.0, "own"), 1):
+        cloud.ship(Artefact.create("write", version, [], [[0]], [action]), app="news").result()
+        lab.run(minutes=1)
+        ann.write("news", "a", {"topic": "arts"})
+        lab.run(seconds=20)
+        assert len(ann.pending().result()) == (1 if action == 600.0 else 0)
+        lab.run(hours=1)
+
+
+def test_processors_report_how_often_the_query_that_is_read_most_changes():
+    """Writes count of an app that reports nothing, too; what other queries have does not."""
+    lab, cloud, ann = start(Learner([]))
+    bob = client(lab, cloud, "bob", app="quiet")
+    use(lab, ann)
+    lab.run(hours=7)
+    for minute in range(4):
+        bob.write("news", f"{minute}", {"topic": "arts" if minute % 2 else "sport"}).result()
+        lab.run(minutes=2)
+    lab.run(hours=1)
+    changed = [row for row in rows(lab) if row["op"] == "change"]
+    begun = {row["device"] for row in changed if row["records"] == 0}
+    assert begun == {address.split("/")[0] for address in cloud.processors}
+    assert sum(row["records"] for row in changed) == 2
+    assert {(row["table"], row["query"], row["app"]) for row in changed} == {("news", "topic = 'arts'", "")}
+
+
+def test_processor_that_starts_again_watches_anew():
+    lab, cloud, ann = start(Learner([]))
+    use(lab, ann)
+    lab.run(hours=7)
+    server = cloud.processors[0].split("/")[0]
+    lab.faults.kill(server)
+    lab.faults.restart(server)
+    lab.run(hours=1)
+    begun = [row["device"] for row in rows(lab) if row["op"] == "change" and row["records"] == 0]
+    assert begun.count(server) == 2
 
 
 def test_places_are_those_of_cells():

@@ -68,7 +68,7 @@ def test_number_of_nodes_is_limited(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("read", "local, remote, own"), ("write", "seconds from 0 to 1,000,000,000, or never")],
+    [("read", "local, remote, own"), ("write", "seconds from 0 to 1,000,000,000, never, own")],
 )
 def test_error_for_unknown_action_lists_the_valid_ones(kind, expected):
     with pytest.raises(ParameterError) as raised:
