@@ -83,9 +83,7 @@ def learn_prefetches(usage: Usage, of: Survey, *, min_hit_share: float, seed: in
     fetched = decided == _FETCH
     hits = intervals.share(int((fetched & examples.is_read).sum()), int(fetched.sum()))
     nodes = tree_document(tree)
-    if (
-        not fetched.any() or [_FETCH] not in nodes
-    ):  # a tree that never fetches would only bar the devices' own
+    if not fetched.any() or [_FETCH] not in nodes:  # a tree that never fetches would bar the devices' own
         why = "When a query is read does not follow from the hour, the place or the last read."
         return LearntFetches(_own_policy(of.table, manifest), why)
     shares = f"{words.percent(float(hits.low))} to {words.percent(float(hits.high))}"
@@ -136,8 +134,10 @@ def _intervals(
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
     """Return features, truth, device and beginning of the intervals of one device and query."""
     starts = np.arange(reads_us[0] // _EVERY_US + 1, known["t_us"] // _EVERY_US + 1) * _EVERY_US
+    is_read = np.searchsorted(reads_us, starts) < np.searchsorted(reads_us, starts + _EVERY_US)
+    # The last interval is not over: what is read in it may be reported later.
+    starts, is_read = (of[is_read | (starts + _EVERY_US <= known["t_us"])] for of in (starts, is_read))
     after = np.searchsorted(reads_us, starts)
-    is_read = after < np.searchsorted(reads_us, starts + _EVERY_US)
     is_placed = known["lat"] is not None
     lat, lon = (known["lat"], known["lon"]) if is_placed else (np.nan, np.nan)
     hour, weekday = solar_time(starts, lon if is_placed else 0.0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mudkit.systems.mud.device import registrations
-from mudkit.systems.mud.servers import processor
+from mudkit.systems.mud.servers import served_reads
 from mudkit.systems.mud.servers.decided_writes import DecidedWrites
 from mudkit.verify.campaign import campaign
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
@@ -70,7 +70,7 @@ def test_campaign_finds_digests_that_are_not_compared(monkeypatch):
     def ignore(copy, name, table, routed, registration, sent):
         return set(registration.delivered), []
 
-    monkeypatch.setattr(processor, "recall_delivered", ignore)
+    monkeypatch.setattr(served_reads, "recall_delivered", ignore)
     assert "notified" in str(play(DIGEST_SEED).broken)
 
 
