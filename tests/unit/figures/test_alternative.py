@@ -5,12 +5,13 @@ import math
 import re
 
 import nbformat.v4 as v4
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from figure_gallery import FIGURES, MAPS
 
 from mudkit import figures
-from mudkit.figures.alternative import MAX_LETTERS, alternative_text
+from mudkit.figures.alternative import MAX_LETTERS, _colours, alternative_text
 from mudkit.report.html import export_html
 
 MAIN_NUMBERS = {
@@ -131,3 +132,10 @@ def test_exported_page_has_alternative_text(tmp_path):
     assert 'role="figure"' in tag
     assert 'aria-label="Three ways. Axes: useful, %' in tag
     assert "Figure: Three ways. Axes" in page
+
+
+def test_colours_are_told_from_the_least_to_the_greatest():
+    figure = go.Figure()
+    marker = {"color": [30.0, 10.0, np.nan, 20.0], "colorbar": {"title": {"text": "km/h"}}}
+    figure.add_scatter(x=[1, 2, 3, 4], y=[1, 2, 3, 4], mode="markers", marker=marker)
+    assert _colours(figure.data[0], figure.layout) == "km/h from 10 to 30"

@@ -234,3 +234,19 @@ def test_load_of_servers_is_drawn_minute_by_minute_with_the_idle_ones():
     assert drawn["one", "y2"] == [0, 0, 4]
     assert drawn["one", "y3"] == [0, 0, 2.0]
     assert "7 messages did not fit into a queue" in figure.layout.title.text
+
+
+def test_bar_of_an_hour_on_sparse_days_stands_over_the_middle_of_the_hour():
+    """A bar is drawn around its place; days with data that are far apart stand side by side."""
+    starts = [dt.datetime(2020, 1, day, 8) for day in (1, 11, 21)]
+    table = pd.DataFrame({"start": starts, "positions": [3, 4, 5], "reads": [1, 1, 2]})
+    bars = figures.rows_over_time(table, title="t", tz="UTC").data[0]
+    assert set(bars.x) == {0.5, 1.5, 2.5}, "an hour wide each, and only that hour is drawn of each day"
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"), [([-1.0, 3.0], (-1.2, 3.2)), ([2.0, 4.0], (1.9, 4.1)), ([5.0], (4, 6))]
+)
+def test_axis_of_signals_has_a_twentieth_of_their_span_above_and_below(values, ends):
+    figure = figures.signals({"one": values}, hz=1, y="mV", title="")
+    assert list(figure.layout.yaxis.range) == pytest.approx(ends)

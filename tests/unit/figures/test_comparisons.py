@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.figures.comparisons import _axis_range
 from mudkit.figures.labels import text_px
 
 
@@ -299,3 +300,18 @@ def test_tradeoff_draws_bands_only_for_intervals():
 def test_tradeoff_legend_avoids_the_label_of_the_best_value():
     assert draw(best=0).layout.legend.xanchor == "right"
     assert draw(best=16).layout.legend.xanchor == "left"
+
+
+def test_axis_of_shares_ends_just_above_the_largest():
+    assert list(draw().layout.yaxis.range) == pytest.approx([0, 94.5])
+    assert list(draw(SIZING_TABLE.assign(waste_high=1.0)).layout.yaxis.range) == [0, 100]
+    none = SIZING_TABLE.assign(**dict.fromkeys(SIZING_TABLE.columns.drop("limit"), 0.0))
+    assert list(draw(none).layout.yaxis.range) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [([-1.0, 2.0], [-1.05, 2.1]), ([1.0, 2.0], [0.0, 2.1]), ([8.0, 10.0], [7.3, 10.5]), ([10.0], [8.0, 10.5]), ([0.0], [0.0, 1.0]), ([0.95], [0.76, 1.0])],
+)  # fmt: skip
+def test_axis_fits_negative_small_and_large_values(values, ends):
+    assert _axis_range(values) == pytest.approx(ends)

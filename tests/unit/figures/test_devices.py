@@ -383,3 +383,15 @@ def test_link_strip_of_a_lab_ends_at_the_present():
     figure = figures.link_strip(lab)
     assert figure.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
     assert figure.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()
+
+
+def test_stretch_says_how_long_it_is_under_the_pointer():
+    text = get_trace(figures.link_strip(TWO_CARS, end=at(100)), "stretches").text
+    assert any(line.startswith("car10: link down for 30 s<br>") for line in text)
+    assert any(line.startswith("car9: link up for 50 s<br>") for line in text)
+
+
+def test_states_and_power_share_their_time():
+    """A reader who enlarges one panel sees the same time in the other."""
+    layout = figures.radio_timeline(LTE).layout
+    assert {layout.xaxis.matches, layout.xaxis2.matches} == {"x2", None}

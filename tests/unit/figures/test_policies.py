@@ -5,6 +5,7 @@ import pytest
 from learning_traces import build_labelled_reads
 
 from mudkit import figures
+from mudkit.figures import policies
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.figures.style import TEXT_PX
 from mudkit.learning import CostMatrix, FixedRule, tree_nodes
@@ -134,6 +135,21 @@ def test_tree_draws_all_nodes_with_their_texts():
     assert marks.marker.symbol[0] != marks.marker.symbol[3]
     assert marks.marker.size[3] > marks.marker.size[0] > marks.marker.size[1]
     assert "100 % of 100 examples, 4 leaves" in questions.hovertext[0]
+
+
+def test_mark_of_a_leaf_is_directly_before_its_text():
+    """Near enough to belong to it, and beyond the answer that leads to it."""
+    _, marks, leaves, _, answers = figures.tree(TABLE, title="T").data
+    levels = dict(zip(answers.y, (x + 0.5 for x in answers.x), strict=True))
+    for mark, text, line in zip(marks.x, leaves.x, leaves.y, strict=True):
+        assert levels[line] < mark < text < mark + 0.2
+
+
+@pytest.mark.parametrize("length", [1, 0, -1])
+def test_only_names_over_the_longest_are_cut(length):
+    most = policies._MAX_NAME
+    name = "x" * (most + length)
+    assert policies._shortened(name) == (name if length <= 0 else "x" * (most - 1) + "…")
 
 
 def test_subtrees_below_max_depth_are_one_mark():
@@ -296,6 +312,7 @@ def test_other_recommendations_have_another_mark():
         ("box 1 km", "age", 0.1, 0.05, 0.2),
     )
     same, other = figure.data
+    assert (same.name, other.name) == ("same kind", "another kind")
     assert list(same.y) == ["as assumed", "box 1 km"]
     assert list(other.y) == ["window 4 h"]
     assert same.marker.symbol != other.marker.symbol

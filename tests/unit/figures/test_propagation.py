@@ -2,11 +2,13 @@
 
 import json
 import re
+from itertools import pairwise
 
 import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.figures import propagation
 from mudkit.figures.style import SEQUENCE
 
 ROWS = [
@@ -113,3 +115,17 @@ def test_knowledge_map_shows_cells_and_ages_over_time():
         "9, 60 s old",
     ]
     assert slides["first"] == 1
+
+
+@pytest.mark.parametrize(("count", "rows"), [(2, 1), (3, 2)])
+def test_rows_of_panels_leave_room_for_two_lines_above_each(count, rows):
+    figure = figures.knowledge(CELLS, GROUND, [("near", 40.0)] * count, **OPTIONS, columns=2)
+    domains = sorted({figure.layout[axis].domain for axis in ("yaxis", "yaxis2", f"yaxis{count}")})
+    assert len(domains) == rows
+    assert (domains[0][0], domains[-1][1]) == pytest.approx((0, 1))
+    assert all(above[0] - below[1] > 0.1 for below, above in pairwise(domains))
+
+
+@pytest.mark.parametrize(("distance_m", "text"), [(0.0, "0 m"), (500.0, "500 m"), (1500.0, "1.5 km")])
+def test_metres_are_words(distance_m, text):
+    assert propagation._metres(distance_m) == text
