@@ -1,7 +1,7 @@
 """Rows L1 to L6 of Last hop (Zagorodnov and Johansen): waste and loss by forwarding policy.
 
-The row of speed, L7, is in :mod:`mudkit.reproduce.lasthop_speed`, that of policies that learn, L8, in
-:mod:`mudkit.reproduce.lasthop_learning`.
+The row of speed, L7, is in :mod:`mudkit.reproduce.lasthop_speed`, those of policies that learn, L8, and of
+ranks that fall, L9, in :mod:`~mudkit.reproduce.lasthop_learning` and :mod:`~mudkit.reproduce.lasthop_ranks`.
 """
 
 from __future__ import annotations

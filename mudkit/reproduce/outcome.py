@@ -22,6 +22,7 @@ from mudkit.reproduce import (
     lab_spark,
     lasthop,
     lasthop_learning,
+    lasthop_ranks,
     lasthop_speed,
     mobius,
     mobius_map,
@@ -38,7 +39,7 @@ from mudkit.reproduce.row import NOT_MEASURED, Measured, Quantity, Row, Say, jud
 
 _PAPERS: Final = (
     (mobius, mobius_scaling, mobius_overhead, mobius_reads, mobius_writes, mobius_map),
-    (lasthop, lasthop_speed, lasthop_learning),
+    (lasthop, lasthop_speed, lasthop_learning, lasthop_ranks),
     (contrail,),
     (radiator, radiator_scale),
     (sublim,),

@@ -9,7 +9,7 @@ import pytest
 
 from mudkit.systems.mud.device import registrations
 from mudkit.systems.mud.servers import processor
-from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.decided_writes import DecidedWrites
 from mudkit.verify.campaign import campaign
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
@@ -140,7 +140,7 @@ def test_trial_hears_of_a_removal_before_its_record():
 
 
 def test_failed_run_is_a_problem_of_its_seed(monkeypatch):
-    monkeypatch.setattr(BackEnd, "_results", lambda self, client: 1 // 0)
+    monkeypatch.setattr(DecidedWrites, "_results", lambda self, client: 1 // 0)
     assert set(play_some([3]).problems) == {3}
 
 
@@ -195,7 +195,9 @@ def test_no_bug_is_found_without_one(in_histories):
 
 @pytest.mark.parametrize("in_histories", [True, False])
 def test_exception_is_not_a_finding(in_histories):
-    broken = Bug("an error", "runs", ((BackEnd, "_results", lambda self, client: 1 // 0),), in_histories)
+    broken = Bug(
+        "an error", "runs", ((DecidedWrites, "_results", lambda self, client: 1 // 0),), in_histories
+    )
     assert hunt(broken, range(1, 3)) is None
 
 

@@ -69,6 +69,35 @@ def test_simulator_and_fleet_agree(drawn, policy, max_messages, threshold):
     assert fleet.read == list(alone.read_ids)
 
 
+@examples(200)
+@given(
+    drawings(),
+    st.lists(
+        st.tuples(
+            st.integers(0, 200).map(lambda at: at * S), st.integers(0, 24), st.sampled_from([0.0, 0.3, 0.9])
+        )
+    ).map(sorted),
+    POLICIES,
+    st.sampled_from([1, 2, None]),
+    st.sampled_from([0.2, 0.5]),
+)
+def test_simulator_and_fleet_agree_on_changes_of_ranks(drawn, reranks, policy, max_messages, threshold):
+    """Without a link a device knows of no change: it shows what it has, and loses it afterwards."""
+    count, arrivals = len(drawn.arrivals_us), drawn.arrivals_us
+    reranks = [
+        (at, number, rank) for at, number, rank in reranks if number < count and at >= arrivals[number]
+    ]
+    columns = zip(*reranks, strict=True) if reranks else ((), (), ())
+    changes_us, changed, ranks = (np.array(column) for column in columns)
+    drawn = replace(
+        drawn, changes_us=changes_us.astype(np.int64), changed=changed.astype(np.int64), changed_ranks=ranks
+    )
+    alone = play(drawn, partial(Spool, threshold, policy), np.inf if max_messages is None else max_messages)
+    fleet = Fleet(drawn, policy, max_messages, threshold, reranks)
+    fleet.run()
+    assert (fleet.forwarded, fleet.read) == (list(alone.forwarded_ids), list(alone.read_ids))
+
+
 @examples(100)
 @given(
     drawings(),

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.spool.spool import PaperSpool, Spool
     from mudkit.systems.lasthop.study.logs import read_logs
     from mudkit.systems.lasthop.study.message_lifecycles import Lifelines, lifelines, message_lifecycles
-    from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
+    from mudkit.systems.lasthop.study.scenario import Expiration, RankChanges, Scenario
     from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
     from mudkit.systems.lasthop.study.sizing import Prices, add_outages, score_policies, size_prefetch
     from mudkit.systems.lasthop.study.sweeping import FIGURES, RecordedEvents, compare_policies, simulate_grid
@@ -74,6 +74,7 @@ __all__ = [
     "Publications",
     "Publisher",
     "Push",
+    "RankChanges",
     "RecordedEvents",
     "Scenario",
     "Simulated",

@@ -41,8 +41,9 @@ from mudkit.systems.mud.device.store_budget import StoreBudget
 from mudkit.systems.mud.device.write_outcomes import WriteOutcomes
 from mudkit.systems.mud.device.write_path import WritePath
 from mudkit.systems.mud.device.write_requests import WriteRequests
-from mudkit.systems.mud.servers import backend, gateway, notifications
+from mudkit.systems.mud.servers import committed_log, decided_writes, gateway, notifications
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.decided_writes import DecidedWrites
 from mudkit.systems.mud.servers.leases import Leases
 from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.servers.matching import Matching
@@ -50,6 +51,7 @@ from mudkit.systems.mud.servers.naming import Naming
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.ranges import Ranges
+from mudkit.systems.mud.servers.served_reads import ServedReads
 from mudkit.systems.mud.servers.store_server import _RecordingStore
 from mudkit.systems.mud.servers.table_followers import TableFollowers
 from mudkit.systems.mud.tables import replica as copy
@@ -138,7 +140,7 @@ BUGS: Final = (
     Bug(
         "a repeated blind write",
         "a retransmitted write is decided again",
-        ((BackEnd, "_results", lambda self, client: {}),),
+        ((DecidedWrites, "_results", lambda self, client: {}),),
         seed=6,
     ),
     Bug(
@@ -160,13 +162,13 @@ BUGS: Final = (
     Bug(
         "conditional writes that always succeed",
         "unseen writes of others are overwritten",
-        ((backend, "_may_replace", lambda write, row: True),),
+        ((decided_writes, "_may_replace", lambda write, row: True),),
         in_histories=False,
     ),
     Bug(
         "conditional writes that never find their version",
         "conflicts without a concurrent write",
-        ((backend, "_may_replace", lambda write, row: row is None),),
+        ((decided_writes, "_may_replace", lambda write, row: row is None),),
         in_histories=False,
     ),
     Bug(
@@ -192,7 +194,7 @@ BUGS: Final = (
     Bug(
         "reader data that is valid because it arrived last",
         "a reader is notified of a record that its latest data hides",
-        ((Processor, "_replace_reader_data", replacements.accept_any_data),),
+        ((ServedReads, "replace_reader_data", replacements.accept_any_data),),
         in_histories=False,
         seed=266,
     ),
@@ -205,7 +207,7 @@ BUGS: Final = (
     Bug(
         "a wiped device that keeps its identity",
         "its writes are answered with results of earlier ones",
-        ((backend, "_results_key", replacements.name_the_same_results),),
+        ((decided_writes, "_results_key", replacements.name_the_same_results),),
         in_histories=False,
         seed=2,
     ),
@@ -254,7 +256,7 @@ BUGS: Final = (
     Bug(
         "aggregates of the beginning only",
         "continuous reads of aggregates are not notified of changes",
-        ((Processor, "_send_aggregates", lambda self, *given: ()),),
+        ((ServedReads, "_send_aggregates", lambda self, *given: ()),),
         in_histories=False,
     ),
     Bug(
@@ -267,7 +269,7 @@ BUGS: Final = (
     Bug(
         "versions that begin again",
         "a record has versions again that it had before its tombstone was collected",
-        ((backend, "_collected_key", replacements.name_another_position),),
+        ((committed_log, "_collected_key", replacements.name_another_position),),
         in_histories=False,
         seed=46,
     ),
@@ -342,14 +344,14 @@ BUGS: Final = (
     Bug(
         "a chain that is applied in any order",
         "a write of a record overtakes an earlier one that the network has lost",
-        ((backend, "_base_on_followed", replacements.apply_out_of_order),),
+        ((decided_writes, "_base_on_followed", replacements.apply_out_of_order),),
         in_histories=False,
         seed=5,
     ),
     Bug(
         "increments that are applied at each arrival",
         "an increment that was sent again counts twice",
-        ((BackEnd, "_write", replacements.apply_changes_again),),
+        ((DecidedWrites, "write", replacements.apply_changes_again),),
         in_histories=False,
         seed=42,
     ),
@@ -362,14 +364,14 @@ BUGS: Final = (
     Bug(
         "a batch whose parts are decided one by one",
         "a batch is stored in part, as a part of it is refused",
-        ((BackEnd, "_apply_writes", replacements.apply_until_refused),),
+        ((DecidedWrites, "_apply_writes", replacements.apply_until_refused),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "a batch that is told part by part",
         "a continuous read shows a part of a batch",
-        ((Processor, "_match", replacements.match_parts_alone),),
+        ((ServedReads, "match", replacements.match_parts_alone),),
         in_histories=False,
         seed=3,
     ),
@@ -490,13 +492,13 @@ BUGS: Final = (
     Bug(
         "a rule that nobody judges",
         "everybody replaces and deletes what a rule keeps for its owner",
-        ((backend, "check_may_write", lambda *given: None),),
+        ((decided_writes, "check_may_write", lambda *given: None),),
         in_histories=False,
     ),
     Bug(
         "a rule that does not concern deletes",
         "everybody deletes what a rule keeps for its owner",
-        ((backend, "check_may_write", replacements.check_writes_only),),
+        ((decided_writes, "check_may_write", replacements.check_writes_only),),
         in_histories=False,
     ),
     Bug(
@@ -557,7 +559,7 @@ BUGS: Final = (
     Bug(
         "a window that pulls nothing in",
         "a record that leaves a window leaves it short",
-        ((Processor, "_send_tell", replacements.send_one_change),),
+        ((ServedReads, "tell", replacements.send_one_change),),
         in_histories=False,
         seed=9,
     ),

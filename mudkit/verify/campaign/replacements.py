@@ -56,13 +56,14 @@ from mudkit.systems.mud.messages.servers import Route, Routed, RowEntry
 from mudkit.systems.mud.messages.standbys import StoreChange
 from mudkit.systems.mud.operations import Write
 from mudkit.systems.mud.result import Change
-from mudkit.systems.mud.servers import backend
-from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers import decided_writes
+from mudkit.systems.mud.servers.decided_writes import DecidedWrites
 from mudkit.systems.mud.servers.leases import Leases
 from mudkit.systems.mud.servers.matching import Matching, ReadKey
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.ranges import Ranges
+from mudkit.systems.mud.servers.served_reads import ServedReads
 from mudkit.systems.mud.servers.store_server import _RecordingStore
 from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import write_rules
@@ -73,21 +74,21 @@ _COUNT: Final = count()
 
 _suspect = Ranges.suspect
 _fail, _write, _start = WriteOutcomes.fail, WritePath.write, RetransmitTimer.start
-_results_key = backend._results_key
+_results_key = decided_writes._results_key
 _register, _replace_reader_data, _match = (
     Registrations.request,
-    Processor._replace_reader_data,
+    ServedReads.replace_reader_data,
     Matching.match,
 )
 _build_request, _receive_outcome = WriteRequests.build_request, WriteOutcomes.receive
 _check_may_write = write_rules.check_may_write
-_base_on_followed, _send_writes = backend._base_on_followed, Connection.send_writes
+_base_on_followed, _send_writes = decided_writes._base_on_followed, Connection.send_writes
 _attach, _receive_session = Greeting.attach, ContinuousReads.receive_session
 _begin_live = Registrations.begin_live
 _follow_own = ReadRecords.follow_own
-_write_at_store, _apply_writes = BackEnd._write, BackEnd._apply_writes
-_match_rows = Processor._match
-_send_tell = Processor._send_tell
+_write_at_store, _apply_writes = DecidedWrites.write, DecidedWrites._apply_writes
+_match_rows = ServedReads.match
+_send_tell = ServedReads.tell
 _offer, _settle = FairShares.offer, FairShares.settle
 _build_own_row, _wipe = OwnTables._build_row, MemoryStore.wipe
 _look_up = joined_reads._Tables.look_up
@@ -154,13 +155,13 @@ def notify_everyone(
 
 
 def accept_any_data(
-    self: Processor, now_us: int, routed: Routed[Request], update: UpdateDataRequest
-) -> Sequence[Effect]:
+    self: ServedReads, now_us: int, read_key: ReadKey, update: UpdateDataRequest
+) -> tuple[Sequence[Effect], int]:
     """Replace a reader's data also by older ones."""
-    reading = self._reads.get((routed.verified.endpoint, update.handle))
+    reading = self.reads.get(read_key)
     if reading is not None:
         reading.data_seq = -1
-    return _replace_reader_data(self, now_us, routed, update)
+    return _replace_reader_data(self, now_us, read_key, update)
 
 
 def postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -231,7 +232,7 @@ def keep_pending(
     return _follow_own(self, key, pending or self._pending.get(key), committed)
 
 
-def send_one_change(self: Processor, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
+def send_one_change(self: ServedReads, now_us: int, read_key: ReadKey, **body: Any) -> Sequence[Effect]:
     """Send a change of a window without the one that comes with it."""
     return _send_tell(self, now_us, read_key, **{**body, "also": UNSET})
 
@@ -255,7 +256,7 @@ def apply_out_of_order(
 
 
 def apply_changes_again(
-    self: BackEnd, now_us: int, routed: Routed[Request], write: WriteRequest
+    self: DecidedWrites, now_us: int, routed: Routed[Request], write: WriteRequest
 ) -> Sequence[Effect]:
     """Apply changes at each arrival, as if each were of another write."""
     if write.changes is not UNSET:
@@ -264,7 +265,7 @@ def apply_changes_again(
 
 
 def apply_until_refused(
-    self: BackEnd, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
+    self: DecidedWrites, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
 ) -> list[WriteResult]:
     """Apply the parts of a batch one by one, up to the first that is refused."""
     results: list[WriteResult] = []
@@ -275,7 +276,7 @@ def apply_until_refused(
     return results
 
 
-def match_parts_alone(self: Processor, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
+def match_parts_alone(self: ServedReads, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
     """Send each part of a batch to its readers in a message of its own."""
     return [effect for entry in entries for effect in _match_rows(self, now_us, [entry])]
 

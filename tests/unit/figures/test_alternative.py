@@ -5,7 +5,6 @@ import math
 import re
 
 import nbformat.v4 as v4
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 from figure_gallery import FIGURES, MAPS
@@ -134,8 +133,12 @@ def test_exported_page_has_alternative_text(tmp_path):
     assert "Figure: Three ways. Axes" in page
 
 
-def test_colours_are_told_from_the_least_to_the_greatest():
-    figure = go.Figure()
-    marker = {"color": [30.0, 10.0, np.nan, 20.0], "colorbar": {"title": {"text": "km/h"}}}
-    figure.add_scatter(x=[1, 2, 3, 4], y=[1, 2, 3, 4], mode="markers", marker=marker)
-    assert _colours(figure.data[0], figure.layout) == "km/h from 10 to 30"
+def test_range_of_colours_is_from_the_lowest_to_the_highest():
+    figure = go.Figure(
+        go.Scatter(
+            x=[1, 2, 3],
+            y=[1, 2, 3],
+            marker={"color": [7.0, 3.0, 5.0], "colorbar": {"title": {"text": "age"}}},
+        )
+    )
+    assert "age from 3 to 7" in _colours(figure.data[0], figure.layout)

@@ -10,6 +10,7 @@ import mudkit.worlds.inboxes  # noqa: F401  # the label of its column
 from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.figures.style import GREY
+from mudkit.figures.times import TimeAxis
 
 
 def test_rows_over_time_has_panels_in_local_time():
@@ -127,6 +128,11 @@ def test_signals_cover_the_same_time():
     assert (whole.mode, figure.layout.yaxis.title.text) == ("lines", "mV")
 
 
+def test_axis_of_signals_has_a_margin_of_a_twentieth():
+    figure = figures.signals({"one": [3.0, 1.0, 2.0]}, hz=1, y="mV", title="")
+    assert list(figure.layout.yaxis.range) == pytest.approx([0.9, 3.1])
+
+
 def test_signals_are_cut_and_few_samples_are_marked():
     figure = figures.signals({"few": [0.0, 1.0, 0.5]}, hz=1, y="mV", title="", seconds=2.0)
     assert list(figure.layout.xaxis.range) == [0, 2.0]
@@ -236,17 +242,12 @@ def test_load_of_servers_is_drawn_minute_by_minute_with_the_idle_ones():
     assert "7 messages did not fit into a queue" in figure.layout.title.text
 
 
-def test_bar_of_an_hour_on_sparse_days_stands_over_the_middle_of_the_hour():
-    """A bar is drawn around its place; days with data that are far apart stand side by side."""
-    starts = [dt.datetime(2020, 1, day, 8) for day in (1, 11, 21)]
-    table = pd.DataFrame({"start": starts, "positions": [3, 4, 5], "reads": [1, 1, 2]})
-    bars = figures.rows_over_time(table, title="t", tz="UTC").data[0]
-    assert set(bars.x) == {0.5, 1.5, 2.5}, "an hour wide each, and only that hour is drawn of each day"
-
-
-@pytest.mark.parametrize(
-    ("values", "ends"), [([-1.0, 3.0], (-1.2, 3.2)), ([2.0, 4.0], (1.9, 4.1)), ([5.0], (4, 6))]
-)
-def test_axis_of_signals_has_a_twentieth_of_their_span_above_and_below(values, ends):
-    figure = figures.signals({"one": values}, hz=1, y="mV", title="")
-    assert list(figure.layout.yaxis.range) == pytest.approx(ends)
+def test_bars_of_hours_on_separate_days_stand_in_the_middle_of_their_hour():
+    """Sparse days stand side by side; an hour reaches from its beginning to the next one."""
+    starts = [dt.datetime(2020, 1, 1, 5), dt.datetime(2020, 3, 1, 7)]
+    table = pd.DataFrame({"start": pd.to_datetime(starts, utc=True), "positions": [3, 4], "reads": [1, 2]})
+    figure = figures.rows_over_time(table, title="t", tz="UTC")
+    starts_us = np.array([start.replace(tzinfo=dt.UTC).timestamp() for start in starts]) * 10**6
+    axis = TimeAxis.of(starts_us.astype(np.int64), zone="UTC")
+    middles = axis.values((starts_us + 1800 * 10**6).astype(np.int64))
+    assert list(figure.data[0].x) == pytest.approx(list(middles))

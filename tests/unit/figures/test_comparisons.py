@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
-from mudkit.figures.comparisons import _axis_range
+from mudkit.figures import comparisons
 from mudkit.figures.labels import text_px
 
 
@@ -146,7 +146,7 @@ def test_every_share_is_within_the_axis():
     for ends in (["waste_low", "loss_low"], ["waste_high", "loss_high"]):
         table[ends] = table[["waste", "loss"]]
     figure = figures.tradeoff(table, x="limit", best=4, title="", unit="messages")
-    assert 40 <= figure.layout.yaxis.range[1] <= 100
+    assert 40 <= figure.layout.yaxis.range[1] <= 45, "and the largest is near its end"
 
 
 def test_name_of_a_best_value_at_the_edge_stays_within_the_figure():
@@ -302,16 +302,11 @@ def test_tradeoff_legend_avoids_the_label_of_the_best_value():
     assert draw(best=16).layout.legend.xanchor == "left"
 
 
-def test_axis_of_shares_ends_just_above_the_largest():
-    assert list(draw().layout.yaxis.range) == pytest.approx([0, 94.5])
-    assert list(draw(SIZING_TABLE.assign(waste_high=1.0)).layout.yaxis.range) == [0, 100]
-    none = SIZING_TABLE.assign(**dict.fromkeys(SIZING_TABLE.columns.drop("limit"), 0.0))
-    assert list(draw(none).layout.yaxis.range) == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("values", "ends"),
-    [([-1.0, 2.0], [-1.05, 2.1]), ([1.0, 2.0], [0.0, 2.1]), ([8.0, 10.0], [7.3, 10.5]), ([10.0], [8.0, 10.5]), ([0.0], [0.0, 1.0]), ([0.95], [0.76, 1.0])],
-)  # fmt: skip
-def test_axis_fits_negative_small_and_large_values(values, ends):
-    assert _axis_range(values) == pytest.approx(ends)
+@pytest.mark.parametrize("values", [[-10.0, 5.0], [-10.0, -2.0], [3.0, 5.0], [0.95, 0.98], [0.2, 0.99]])
+def test_axis_holds_all_values_and_shares_end_at_the_whole(values):
+    low, high = comparisons._axis_range(values)
+    assert low <= min(values)
+    assert max(values) <= high
+    assert low < min(values) or low == 0.0, "a value below zero is not drawn on the edge"
+    if 0.9 < max(values) <= 1.0:
+        assert high == 1.0

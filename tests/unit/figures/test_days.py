@@ -47,9 +47,3 @@ def test_panels_have_percent_and_kilojoules():
 def test_other_than_two_fleets_are_refused():
     with pytest.raises(ParameterError, match="two fleets"):
         draw(third=build_days(["age"], ["at any time"]))
-
-
-def test_all_days_and_their_markers_are_within_the_axis():
-    low, high = draw().layout.xaxis.range
-    assert (low, high) == pytest.approx((1 - (high - 3), high))
-    assert 3 < high < 4

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.figures import assets, geometry
-from mudkit.figures.geometry import Frame, tiles
+from mudkit.figures.geometry import Frame, closed_at_pole, tiles
 from mudkit.units import distance_km, from_mercator, to_mercator
 
 # Two squares that share a border: arc 0, which is used backwards once.
@@ -209,3 +209,10 @@ def test_frame_of_a_place_has_the_least_side_around_it(lat, lon):
     assert ((frame.south + frame.north) / 2, (frame.west + frame.east) / 2) == pytest.approx((lat, lon))
     assert distance_km(frame.south, lon, frame.north, lon) == pytest.approx(2.0)
     assert distance_km(lat, frame.west, lat, frame.east) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_ring_that_ends_where_it_began_needs_no_pole():
+    around = np.column_stack([np.linspace(-180.0, 180.0, 13), np.full(13, 70.0)])
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    assert closed_at_pole(square) is square
+    assert closed_at_pole(around)[-2:].tolist() == [[180.0, 90.0], [-180.0, 90.0]]

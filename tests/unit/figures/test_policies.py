@@ -137,21 +137,6 @@ def test_tree_draws_all_nodes_with_their_texts():
     assert "100 % of 100 examples, 4 leaves" in questions.hovertext[0]
 
 
-def test_mark_of_a_leaf_is_directly_before_its_text():
-    """Near enough to belong to it, and beyond the answer that leads to it."""
-    _, marks, leaves, _, answers = figures.tree(TABLE, title="T").data
-    levels = dict(zip(answers.y, (x + 0.5 for x in answers.x), strict=True))
-    for mark, text, line in zip(marks.x, leaves.x, leaves.y, strict=True):
-        assert levels[line] < mark < text < mark + 0.2
-
-
-@pytest.mark.parametrize("length", [1, 0, -1])
-def test_only_names_over_the_longest_are_cut(length):
-    most = policies._MAX_NAME
-    name = "x" * (most + length)
-    assert policies._shortened(name) == (name if length <= 0 else "x" * (most - 1) + "…")
-
-
 def test_subtrees_below_max_depth_are_one_mark():
     _, _, leaves, questions, _ = figures.tree(TABLE, title="", max_depth=2).data
     assert leaves.text[1] == "… 2 leaves, 10 % (10)"
@@ -312,7 +297,6 @@ def test_other_recommendations_have_another_mark():
         ("box 1 km", "age", 0.1, 0.05, 0.2),
     )
     same, other = figure.data
-    assert (same.name, other.name) == ("same kind", "another kind")
     assert list(same.y) == ["as assumed", "box 1 km"]
     assert list(other.y) == ["window 4 h"]
     assert same.marker.symbol != other.marker.symbol
@@ -351,3 +335,30 @@ def test_equal_cells_of_many_states_share_a_text():
     assert shown[2] == "1✗"
     assert figure.data[0].texttemplate == "%{text}"
     assert list(figure.data[0].hovertext[0]).count("2") == 16  # the alternative text counts them
+
+
+@pytest.mark.parametrize(("letters", "is_cut"), [(30, False), (31, True)])
+def test_long_names_are_cut_to_thirty_letters(letters, is_cut):
+    shown = policies._shortened("x" * letters)
+    assert (len(shown), shown.endswith("…")) == (30, is_cut)
+
+
+def test_marks_of_leaves_stand_between_the_edge_and_the_text():
+    figure = figures.tree(TABLE, title="t")
+    traces = {trace.name: trace for trace in figure.data}
+    edges = [x for x in figure.data[0].x if x is not None]
+    for mark, text in zip(traces["marks"].x, traces["leaves"].x, strict=True):
+        assert mark < text
+        assert any(end < mark < end + 1 for end in edges[2::3]), "the level part of its edge ends left of it"
+        assert mark > round(mark), "right of its level"
+
+
+def test_kinds_of_recommendations_are_named_in_the_legend():
+    table = pd.DataFrame(
+        {
+            "assumed": ["as is", "half"], "family": ["an age", "a tree"],
+            "fresh_share": [0.5, 0.4], "fresh_share_low": [0.4, 0.3], "fresh_share_high": [0.6, 0.5],
+        }
+    )  # fmt: skip
+    figure = figures.sensitivity(table, recommended="an age", title="t")
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["same kind", "another kind"]

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from measured_rows import check_complete
 
-from mudkit.reproduce import lasthop, lasthop_learning, lasthop_speed
+from mudkit.reproduce import lasthop, lasthop_learning, lasthop_ranks, lasthop_speed
 from mudkit.reproduce.lasthop import L1, L2, L3, L4, L5, L6
 from mudkit.reproduce.lasthop_learning import L8
+from mudkit.reproduce.lasthop_ranks import L9
 from mudkit.reproduce.lasthop_speed import L7, simulate_in_simpy
 from mudkit.reproduce.row import Measured, Quantity, judge
 from mudkit.sources.outages import Outages
@@ -203,3 +204,18 @@ def test_l8_compares_with_the_limit_that_is_best_in_each_cell():
     gap = quantities[f"waste of unified {at}"].median + quantities[f"loss of unified {at}"].median - of_best
     assert quantities["unified above the best limit, 1 a day"].median >= gap - 1e-12 > 0
     assert quantities["predict above the best limit, 1 a day"].median < gap
+
+
+def test_l9_weighs_waste_against_timeliness():
+    measured = check_complete(
+        L9, lasthop_ranks.measure_delays(days=90, seeds=[1], minutes=[0.0, 60.0, 480.0])
+    )
+    quantities = {name: quantity.median for name, quantity in measured.quantities.items()}
+    assert quantities["waste, delay 480 min"] < 0.02 < 0.1 < quantities["waste, delay 0 min"]
+    assert (
+        quantities["hours until on the device, delay 0 min"]
+        < 2
+        < 8
+        < quantities["hours until on the device, delay 480 min"]
+    )
+    assert quantities["waste with the delay learnt, over without"] < 0.25

@@ -171,6 +171,11 @@ class PushSpool:
         else:
             self._store_or_end(now_us, message)
 
+    def is_on_device(self, identity: Hashable) -> bool:
+        """Return whether a message is on the device."""
+        message = self._known.get(identity)
+        return message is not None and message.place == _DEVICE
+
     def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read the best messages on the device; the read starts use, which delivers the stored ones first."""
         self.timeout(now_us)

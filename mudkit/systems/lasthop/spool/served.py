@@ -54,11 +54,6 @@ class ServedSpool(Spool):
         """Return whether a message of this name is known, or finished recently."""
         return identity in self._known or identity in self._finished or identity in self._finished_before
 
-    def is_on_device(self, identity: Hashable) -> bool:
-        """Return whether a message is on the device, or in flight."""
-        message = self._known.get(identity)
-        return message is not None and message.place == DEVICE
-
     @property
     def last_order(self) -> int:
         """Number of the last message that arrived."""
@@ -98,7 +93,7 @@ class ServedSpool(Spool):
         self.device.remove(message)
         if self._is_by_rate:
             self._credit = min(self._credit + 1.0, MAX_CREDIT)
-        is_awaited = self._is_urgent(message) or self._policy.remembers_reads  # perhaps sent for a read
+        is_awaited = self._is_urgent(message) or identity in self._for_reads
         (self._outgoing if is_awaited else self._prefetch).add(message)
         if self._lowest is not None:
             heappush(self._lowest, (message.rank, -message.order, message))

@@ -129,6 +129,8 @@ class Spool:
         self._credit = 0.0
         self._requested = 0.0
         """Messages that reads requested since the link went down, if the policy remembers these."""
+        self._for_reads: set[Hashable] = set()
+        """Names of messages that were forwarded for reads, if the policy remembers these."""
         self.interrupt = math.inf
         self.habits = Habits()
         self._limit = 0.0
@@ -146,6 +148,11 @@ class Spool:
     def prefetch_limit(self) -> float:
         """Number of messages on the device up to which a buffer is filled; 0 for other policies."""
         return self._limit
+
+    def is_on_device(self, identity: Hashable) -> bool:
+        """Return whether a message is on the device, or in flight to it."""
+        message = self._known.get(identity)
+        return message is not None and message.place == DEVICE
 
     # -- the routines of the figure
 
@@ -263,6 +270,8 @@ class Spool:
                 self._forward(message)
         for message in (*others, *chosen):
             self.device.add(message)
+        if self._policy.remembers_reads:
+            self._for_reads.update(message.identity for message in chosen)
         return chosen
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
@@ -417,6 +426,7 @@ class Spool:
         for message in messages:
             del known[message.identity]
             finished.add(message.identity)
+            self._for_reads.discard(message.identity)
 
 
 class PaperSpool(Spool):

@@ -170,9 +170,13 @@ class _WatchedSpool:
         return self._spool.due_us
 
     def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
-        """Add a message, after timeouts that were due before it."""
+        """Add a message, or change its rank, after timeouts that were due before it."""
         self.timeout(now_us)
         self._spool.notification(now_us, identity, rank, expires_us)
+
+    def is_on_device(self, identity: Hashable) -> bool:
+        """Return whether a message is on the device."""
+        return self._spool.is_on_device(identity)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Record a change of the link, after timeouts that were due before it."""

@@ -5,7 +5,7 @@ All events are drawn at once, from named streams of one seed: two policies on on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
-SWITCH, READ = -2, -1
-"""Kinds of events in a timeline that are not arrivals."""
+CHANGE, SWITCH, READ = -3, -2, -1
+"""Kinds of events in a timeline that are not arrivals; from CHANGE on down, each is a change of a rank."""
+_NO_TIMES: Final = np.empty(0, dtype=np.int64)
+_RETRACTED: Final = -1e9
+"""Rank of a message that was retracted."""
+_MAX_CHANGE_US: Final = 7 * DAY_US
+"""Age up to which ranks of messages change: for that time a spool knows which messages have ended."""
 
 
 @check_arguments
@@ -59,9 +64,9 @@ class Expiration:
         """Return ``given`` if it is an expiration, else the exponential one with this mean in seconds."""
         return given if isinstance(given, Expiration) else cls(given)
 
-    def draw_us(self, seed: int, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` times from arrival to expiration by ``seed``, in µs, at least 1."""
-        stream, step = Stream(seed, "lasthop expiration"), np.arange(count)
+    def draw_us(self, seed: int, count: int, name: str = "lasthop expiration") -> NDArray[np.int64]:
+        """Draw ``count`` times by a seed and the name of a stream, in µs, at least 1."""
+        stream, step = Stream(seed, name), np.arange(count)
         match self.law:
             case "exponential":
                 drawn = stream.exponential(0, step, self.mean_s)
@@ -72,12 +77,80 @@ class Expiration:
         return np.maximum(np.rint(drawn * US_PER_S), 1).astype(np.int64)
 
 
+@check_arguments
+@dataclass(frozen=True)
+class RankChanges:
+    """Changes of ranks after messages came: votes of other users, and retractions (Last hop 4.4).
+
+    Parameters
+    ----------
+    retracted_share : float
+        Share of the messages that their publishers retract: the rank falls below any threshold.
+    votes : float
+        Votes on a message on average; their number is Poisson.
+    vote : float
+        Standard deviation of what a vote adds to the rank, which stays from 0 to 1; its mean is 0.
+    after : Expiration or float
+        Time from the arrival to each vote, and to the retraction, or the mean of an exponential one in
+        seconds. What would come later than a week after the arrival does not come.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong kind or out of range.
+    """
+
+    retracted_share: Annotated[float, Range(0.0, 1.0)] = 0.0
+    votes: Annotated[float, Range(0.0, 1000.0)] = 0.0
+    vote: Annotated[float, Range(0.0, 1.0)] = 0.1
+    after: Expiration | float = 3600.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.after, Expiration):
+            object.__setattr__(self, "after", Expiration(number("after", self.after, 1e-3, 1e10)))
+
+    def draw(
+        self, seed: int, arrivals_us: NDArray[np.int64], ranks: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Draw the changes of messages by a seed: times in order, numbers of messages, and new ranks."""
+        after, numbers = Expiration.of(self.after), np.arange(len(arrivals_us))
+        is_retracted = Stream(seed, "lasthop retracted").chance(0, numbers, self.retracted_share)
+        until_us = np.full(len(numbers), FOREVER_US)
+        retraction_us = arrivals_us + after.draw_us(seed, len(numbers), "lasthop retraction")
+        until_us[is_retracted] = retraction_us[is_retracted]
+        voted = np.repeat(numbers, _poisson(Stream(seed, "lasthop votes"), len(numbers), self.votes))
+        votes_us = arrivals_us[voted] + after.draw_us(seed, len(voted), "lasthop vote")
+        added = Stream(seed, "lasthop opinion").normal(0, np.arange(len(voted)), 0.0, self.vote)
+        order = np.lexsort((votes_us, voted))
+        voted, votes_us, added = voted[order], votes_us[order], added[order]
+        total = np.concatenate([[0.0], np.cumsum(added)])
+        first = np.searchsorted(voted, voted)
+        new_ranks = np.clip(ranks[voted] + total[1:] - total[first], 0.0, 1.0)
+        counts = votes_us < until_us[voted]
+        changed = np.concatenate([voted[counts], numbers[is_retracted]])
+        times_us = np.concatenate([votes_us[counts], until_us[is_retracted]])
+        all_ranks = np.concatenate([new_ranks[counts], np.full(int(is_retracted.sum()), _RETRACTED)])
+        keeps = times_us <= arrivals_us[changed] + _MAX_CHANGE_US
+        order = np.flatnonzero(keeps)[np.argsort(times_us[keeps], kind="stable")]
+        return times_us[order], changed[order], all_ranks[order]
+
+    def describe(self) -> dict[str, Value]:
+        """Return the parameters that a result must state."""
+        after = Expiration.of(self.after)
+        return {
+            "retracted_share": self.retracted_share,
+            "votes": self.votes,
+            "vote": self.vote,
+            "after": {"mean_s": after.mean_s, "law": after.law},
+        }
+
+
 @dataclass(frozen=True)
 class Drawn:
     """Events of a run; times in µs from the start, in order.
 
     ``arrivals_us``, ``expires_us`` and ``ranks`` have an item per message; the link changes at
-    ``switches_us``.
+    ``switches_us``. At ``changes_us`` the messages ``changed`` get ``changed_ranks``.
     """
 
     arrivals_us: NDArray[np.int64]
@@ -86,6 +159,9 @@ class Drawn:
     reads_us: NDArray[np.int64]
     switches_us: NDArray[np.int64]
     starts_up: bool
+    changes_us: NDArray[np.int64] = field(default_factory=_NO_TIMES.copy)
+    changed: NDArray[np.int64] = field(default_factory=_NO_TIMES.copy)
+    changed_ranks: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     sorted_rows: int = 0
     """Rows of logs that came after a later one, and were sorted."""
 
@@ -98,13 +174,15 @@ class Drawn:
     def timeline(self) -> tuple[list[int], list[int]]:
         """Times of all events, and their kinds: the number of an arrival, or SWITCH or READ.
 
-        At equal times the link changes first, and reads come last.
+        At equal times the link changes first, then come arrivals and changes of ranks, and reads come last.
         """
-        parts = (self.switches_us, self.arrivals_us, self.reads_us)
+        parts = (self.switches_us, self.arrivals_us, self.changes_us, self.reads_us)
         times_us = np.concatenate(parts)
         order = np.argsort(times_us, kind="stable")
         arrivals = np.arange(len(self.arrivals_us))
-        what = np.concatenate([np.full(len(parts[0]), SWITCH), arrivals, np.full(len(parts[2]), READ)])
+        changes = CHANGE - np.arange(len(self.changes_us))
+        ends = np.full(len(self.switches_us), SWITCH), np.full(len(self.reads_us), READ)
+        what = np.concatenate([ends[0], arrivals, changes, ends[1]])
         return times_us[order].tolist(), what[order].tolist()
 
 
@@ -131,6 +209,8 @@ class Scenario:
         Standard deviation of the number of reads a day, over its mean; the paper does not state it. It
         matters where a user can just read all arrivals, as with ``Max`` 32 once a day of 32 (the rest at the
         end of a year is then a random walk), and under long outages if the prefetch limit is learnt.
+    rank_changes : RankChanges or None
+        Votes and retractions. None: ranks do not change.
 
     Raises
     ------
@@ -145,6 +225,7 @@ class Scenario:
     expiring_share: Annotated[float, Range(0.0, 1.0)] = 1.0
     days: Annotated[int, Range(1, 36_500)] = 365
     reads_cv: Annotated[float, Range(0.0, 1.0)] = 0.1
+    rank_changes: RankChanges | None = None
 
     def draw(self, seed: int) -> Drawn:
         """Draw all events of a run by a seed."""
@@ -157,9 +238,12 @@ class Scenario:
             expires_us[is_expiring] = (arrivals_us + self.expiration.draw_us(seed, count))[is_expiring]
         ranks = Stream(seed, "lasthop rank").uniform(0, np.arange(count))
         switches_us, starts_up = _draw_switches_us(self.outages, seed, end_us)
-        return Drawn(
-            arrivals_us, expires_us, ranks, self._draw_reads_us(seed, end_us), switches_us, starts_up
-        )
+        reads_us = self._draw_reads_us(seed, end_us)
+        drawn = Drawn(arrivals_us, expires_us, ranks, reads_us, switches_us, starts_up)
+        if self.rank_changes is None:
+            return drawn
+        changes_us, changed, new_ranks = self.rank_changes.draw(seed, arrivals_us, ranks)
+        return replace(drawn, changes_us=changes_us, changed=changed, changed_ranks=new_ranks)
 
     def describe(self) -> dict[str, Value]:
         """Return the parameters that a result must state."""
@@ -177,6 +261,7 @@ class Scenario:
             "outages": self.outages.describe(),
             "expiration": expiration,
             "days": self.days,
+            **({} if self.rank_changes is None else {"rank_changes": self.rank_changes.describe()}),
         }
 
     def _draw_arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
@@ -208,6 +293,14 @@ class Scenario:
         drawn_us = of_day * DAY_US + begin_us[of_day] + share * awake_us[of_day]
         times_us = np.sort(np.rint(drawn_us).astype(np.int64))
         return times_us[times_us < end_us]
+
+
+def _poisson(stream: Stream, count: int, mean: float) -> NDArray[np.int64]:
+    """Draw Poisson numbers, by where uniform ones lie among the sums of their probabilities."""
+    most = int(mean + 10 * mean**0.5 + 20)
+    steps = np.log(np.maximum(mean, 1e-300)) - np.log(np.arange(1, most + 1))
+    below = np.exp(np.concatenate([[0.0], np.cumsum(steps)]) - mean).cumsum()
+    return np.searchsorted(below, stream.uniform(0, np.arange(count)), side="right")
 
 
 def _draw_switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:

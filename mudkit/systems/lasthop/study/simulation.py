@@ -24,7 +24,7 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push, PushSpool, policy_of
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked, Take
 from mudkit.systems.lasthop.spool.spool import Spool
-from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
+from mudkit.systems.lasthop.study.scenario import CHANGE, SWITCH, Drawn, Expiration, Scenario
 from mudkit.wire import Value
 
 words.add_labels(
@@ -64,7 +64,10 @@ class Spooling(Protocol):
         """Time at which :meth:`timeout` is due."""
 
     def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
-        """Add a message."""
+        """Add a message, or change its rank."""
+
+    def is_on_device(self, identity: Hashable) -> bool:
+        """Return whether a message is on the device."""
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Record a change of the link."""
@@ -326,8 +329,8 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
     """Run all events through one spool.
 
     The link has neither latency nor limit, so spool and device share a queue. Reads without a link are
-    reported when it is up again. The run ends with the last arrival, read or change of the link: what
-    expires later makes no room.
+    reported when it is up again, and the device learns then of changes of ranks. The run ends with the last
+    event: what expires later makes no room.
 
     Parameters
     ----------
@@ -340,9 +343,12 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
     forwarded: list[Message] = []
     read: list[Message] = []
     per_read: list[int] = []
-    spool = make_spool(forwarded.append, lambda message: None)  # ranks do not change: no retraction
+    spool = make_spool(forwarded.append, lambda message: None)  # the spool has taken it off the device
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
+    unknown: list[tuple[int, float]] = []
+    """Changed ranks of messages on the device, which does not know of them without a link."""
+    changed, changed_ranks = drawn.changed.tolist(), drawn.changed_ranks.tolist()
     notification, network = spool.notification, spool.network
     ranks, expires_us = drawn.ranks.tolist(), drawn.expires_us.tolist()
     with _without_collector():
@@ -355,7 +361,16 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
                     for read_us, identities in offline:
                         spool.read_offline(read_us, identities, max_messages)
                     offline.clear()
+                for number, rank in unknown:
+                    notification(at_us, number, rank, expires_us[number])
+                unknown.clear()
                 network(at_us, is_up=not spool.is_up)
+            elif what <= CHANGE:
+                number, rank = changed[CHANGE - what], changed_ranks[CHANGE - what]
+                if spool.is_up or not spool.is_on_device(number):
+                    notification(at_us, number, rank, expires_us[number])
+                else:
+                    unknown.append((number, rank))
             elif spool.is_up:
                 taken = spool.read(at_us, max_messages)
                 read += taken
@@ -374,11 +389,12 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
 
 
 def play_online(drawn: Drawn, threshold: float, max_messages: float) -> Outcome | None:
-    """Run on-line forwarding without a spool; None if something expires or the spool could evict.
+    """Run on-line forwarding without a spool; None if something expires or changes, or the spool could evict.
 
     A message is forwarded when it comes, or by rank when the link is up again; a read takes the best.
     """
-    if len(drawn.ranks) > MAX_DIRECT_MESSAGES or (drawn.expires_us < FOREVER_US).any():
+    is_plain = not len(drawn.changes_us) and not (drawn.expires_us < FOREVER_US).any()
+    if len(drawn.ranks) > MAX_DIRECT_MESSAGES or not is_plain:
         return None
     arrivals_us, ranks, switches_us = drawn.arrivals_us, drawn.ranks, drawn.switches_us
     # At equal times the link changes before arrivals.

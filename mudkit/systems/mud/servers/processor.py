@@ -36,47 +36,30 @@ Assignments        (:mod:`~mudkit.systems.mud.servers.ranges`) of which the noti
 Probe              of the naming machine: answered
 =================  ===================================================================================
 
-A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
-name keys that a reader has never seen.
+What continuous reads are sent is in :mod:`~mudkit.systems.mud.servers.served_reads`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
-from typing import Final, Literal
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.stream import StreamAck
 from mudkit.errors import MudkitError, TokenExpired
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired, size_bytes
-from mudkit.predicates import Aggregates
-from mudkit.systems.mud.messages.naming import (
-    PROCESSOR_FROM_NAMING,
-    Assignments,
-    AssignmentsRequest,
-    Probe,
-)
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SendFailed, TimerFired
+from mudkit.systems.mud.messages.naming import PROCESSOR_FROM_NAMING, Assignments, AssignmentsRequest, Probe
 from mudkit.systems.mud.messages.notifications import (
     PROCESSOR_FROM_NOTIFICATION_SERVER,
     DeviceMoved,
-    LeftRead,
     SessionGone,
-    Tell,
-    Upsert,
     Whereabouts,
 )
 from mudkit.systems.mud.messages.partitions import write_partitions
-from mudkit.systems.mud.messages.parts import (
-    EncodedError,
-    Row,
-    encode_error,
-    netid_of,
-    server_of_session,
-)
+from mudkit.systems.mud.messages.parts import EncodedError, encode_error, netid_of, server_of_session
 from mudkit.systems.mud.messages.requests import (
     ContinuousReadAck,
     ContinuousReadRequest,
@@ -98,39 +81,26 @@ from mudkit.systems.mud.messages.servers import (
     Route,
     Routed,
     RowEntry,
-    TableEntry,
     TablesState,
 )
 from mudkit.systems.mud.messages.standbys import Mastership
 from mudkit.systems.mud.servers.device_streams import DeviceStreams
 from mudkit.systems.mud.servers.known_master import KnownMaster
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
-from mudkit.systems.mud.servers.matching import Matching, ReadKey
+from mudkit.systems.mud.servers.matching import ReadKey
 from mudkit.systems.mud.servers.needed_rows import choose_holding, has_needed_rows
 from mudkit.systems.mud.servers.ranges import Ranges
 from mudkit.systems.mud.servers.read_rates import ReadRates
-from mudkit.systems.mud.servers.registered_reads import (
-    EVERYTHING,
-    ReadPositions,
-    RegisteredRead,
-    recall_delivered,
-    select_from,
-    share_app,
-    window_of,
-)
+from mudkit.systems.mud.servers.registered_reads import ReadPositions
+from mudkit.systems.mud.servers.served_reads import ServedReads
 from mudkit.systems.mud.servers.unsynced_reads import POSITION, UnsyncedReads
-from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
-from mudkit.systems.mud.tables.window import Window
 from mudkit.systems.receiving import Accepts, record_dropped
-from mudkit.wire import Fields, Value
 
 _MAX_ASKED: Final = 10_000
 """Reads of which a processor knows the replica that was asked."""
 _MAX_EARLY: Final = 10_000
 """Registrations that are kept until the log is where they have to be."""
-_MAX_TOGETHER_BYTES: Final = 32 * 1024
-"""Bytes of changes that a reader missed in one message: a link that is up for some seconds passes it."""
 
 
 class Processor:
@@ -173,22 +143,12 @@ class Processor:
         self._last_places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         """Place of the replica that was asked last, and how many in turn were not reached, by read."""
         self._read_rates = ReadRates(0)
-        self._reads: dict[ReadKey, RegisteredRead] = {}
-        self._reads_of_session: dict[str, list[ReadKey]] = {}
-        """Keys of the continuous reads, by session, in the order of registration."""
         self._ended: set[ReadKey] = set()
         """Handles that their clients have unregistered."""
-        self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
-        """Number and data of readers that have overtaken a registration."""
         self._early: dict[ReadKey, tuple[Routed[Request], RegisterRequest]] = {}
         """Last registration of each read that is ahead of the log."""
         self._unsynced = UnsyncedReads()
-        self._partitions: dict[frozenset[int], frozenset[int]] = {}
-        """Sets of partitions of which there are reads: those of the same partitions share one."""
-        self._matching: dict[int, Matching] = {}
-        """By the number of the table."""
-        self._shown_to: dict[tuple[int, str], set[ReadKey]] = {}
-        """Readers that were sent a record, by the number of the table and the key."""
+        self._served = ServedReads(self._me, self._ranges, self._log, self._streams, self._unsynced)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -254,13 +214,13 @@ class Processor:
             case SessionGone(session=session):
                 ended = [
                     read_key
-                    for read_key in self._reads_of_session.get(session, ())
+                    for read_key in self._served.reads_of_session(session)
                     if message.endpoint in (UNSET, read_key[0])  # a client cannot end another's reads
                 ]
-                addresses = {self._reads[read_key].address: None for read_key in ended}
-                is_proven = any(self._reads[read_key].claims is not None for read_key in ended)
+                addresses = {self._served.reads[read_key].address: None for read_key in ended}
+                is_proven = any(self._served.reads[read_key].claims is not None for read_key in ended)
                 for read_key in ended:
-                    self._end_read(read_key)
+                    self._served.end(read_key)
                 released = self._release_tables(now_us)
                 if isinstance(message.endpoint, str):
                     for address in list(addresses)[-1:]:
@@ -268,9 +228,9 @@ class Processor:
                         return *released, *self._streams.send(now_us, report)
                 return released
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
-                for read_key in self._reads_of_session.get(session, ()):
+                for read_key in self._served.reads_of_session(session):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
-                        self._reads[read_key].address = address
+                        self._served.reads[read_key].address = address
                 return (Send(event.source, message),)
 
     def _receive_request(
@@ -299,7 +259,7 @@ class Processor:
                 return self._replace_reader_data(now_us, routed, what)
             case UnregisterRequest():
                 read_key: ReadKey = routed.verified.endpoint, what.handle
-                self._end_read(read_key)
+                self._served.end(read_key)
                 self._ended.add(read_key)
                 self._early.pop(read_key, None)
                 return *self._release_tables(now_us), self._build_ack(routed, what.data_seq)
@@ -324,7 +284,7 @@ class Processor:
         effects += self._register_early(now_us)
         if is_answered:
             for read_key in self._unsynced.take_synced(self._log):
-                effects += self._send_tell(now_us, read_key, synced_lsn=self._log.lsn)
+                effects += self._served.tell(now_us, read_key, synced_lsn=self._log.lsn)
         if is_answered or self._log.lineage != lineage:
             effects += self._unsynced.ask_next(now_us, self._log)
         return [*effects, *self._release_tables(now_us)]
@@ -335,13 +295,12 @@ class Processor:
 
     def _begin_generation(self, now_us: int) -> Sequence[Effect]:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
-        self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
-        self._early = {}
-        self._matching, self._shown_to = {}, {}
+        self._ended, self._early = set(), {}
         self._read_rates = ReadRates(now_us)
         # A restored store has an old generation. Devices may know that the ones up to the epoch have ended.
         self._generation = max((self._store.get("life", int) or 0) + 1, now_us, self._ranges.epoch + 1)
         self._store.put("life", self._generation)
+        self._served.begin_generation(self._generation)
         ended = *self._unsynced.clear(), *self._change_holding(now_us)
         return *ended, *self._streams.begin(now_us, self._generation)
 
@@ -351,7 +310,7 @@ class Processor:
             return ()
         own = self._ranges.build_holding(self._me)
         waiting = (registration for _, registration in self._early.values())
-        needed = choose_holding(own, self._log, self._matching.values(), waiting)
+        needed = choose_holding(own, self._log, self._served.matching.values(), waiting)
         return self._log.change_holding(now_us, needed)
 
     def _release_tables(self, now_us: int) -> Sequence[Effect]:
@@ -374,15 +333,15 @@ class Processor:
             return self._begin_generation(now_us)
         unacknowledged, effects = self._streams.follow_assignments(now_us)
         reports = {report.endpoint: report for report in unacknowledged}
-        for read_key, read in list(self._reads.items()):
+        for read_key, read in list(self._served.reads.items()):
             endpoint = read_key[0]
             if self._streams.is_of_another_server(endpoint, read.session):
                 is_proven = read.claims is not None or (endpoint in reports and reports[endpoint].is_proven)
                 reports[endpoint] = Whereabouts(endpoint, read.address, is_proven)
-                self._end_read(read_key)
+                self._served.end(read_key)
             elif not self._ranges.serves(self._me, read.table.number, read.partitions):
-                effects = [*effects, *self._send_tell(now_us, read_key, has_moved=True)]
-                self._end_read(read_key)
+                effects = [*effects, *self._served.tell(now_us, read_key, has_moved=True)]
+                self._served.end(read_key)
         reported = [effect for report in reports.values() for effect in self._streams.send(now_us, report)]
         return [*effects, *reported]
 
@@ -437,7 +396,7 @@ class Processor:
             return routed
         partition = table.number, table.partition_of(write.key)
         interval_ms = self._read_rates.interval_ms(now_us, partition)
-        matching = self._matching.get(table.number)
+        matching = self._served.matching.get(table.number)
         if matching is not None and matching.has_reader_besides(routed.verified.endpoint):
             interval_ms = 0
         return replace(routed, route=replace(routed.route, read_interval_ms=interval_ms))
@@ -455,7 +414,7 @@ class Processor:
                 self._log.apply(entry)
                 together += [entry] if isinstance(entry, RowEntry) else ()
                 if together and not together[-1].following:
-                    effects += self._match(now_us, together)
+                    effects += self._served.match(now_us, together)
                     together = []
                 continue
             if isinstance(entry, LookupEntry):
@@ -466,270 +425,8 @@ class Processor:
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
             )
             self._log.apply(entry)
-            effects += self._end_excluded_reads(now_us, before, entry)
+            effects += self._served.end_excluded(now_us, before, entry)
         return [*effects, self._log.acknowledge(now_us)]
-
-    def _match(self, now_us: int, entries: Sequence[RowEntry]) -> Sequence[Effect]:
-        """Send new versions to the continuous reads that they reach or no longer reach.
-
-        The entries are those of a batch, or a single one, and all are applied: a read is sent their changes
-        in one message.
-        """
-        table, lsn = self._log.copy.tables[entries[0].name], entries[-1].lsn
-        partition = table.partition_of(entries[0].row.key)
-        if self._ranges.processor_of(table.number, partition) != self._me:
-            return ()
-        matching = self._matching.get(table.number)
-        changes: dict[ReadKey, list[Row | LeftRead]] = {}
-        effects: list[Effect] = []
-        for entry in entries:
-            row = entry.row
-            readers = self._shown_to.get((table.number, row.key), set())
-            reached: list[ReadKey] = []
-            if matching is not None and row.data is not None:
-                reached, failed = matching.match(row, table)
-                for read_key, error in failed.items():
-                    if partition in self._reads[read_key].partitions:
-                        effects += self._refuse_read(now_us, read_key, error.summary, is_alone=True)
-            for read_key in reached:
-                if partition in self._reads[read_key].partitions:
-                    changes.setdefault(read_key, []).append(row)
-            for read_key in sorted(readers - set(reached)):
-                changes.setdefault(read_key, []).append(LeftRead(row.key, row.ver))
-        for read_key, of_read in changes.items():
-            if read_key in self._reads:
-                effects += self._send_changes(now_us, read_key, of_read, lsn)
-        return effects
-
-    def _send_changes(
-        self, now_us: int, read_key: ReadKey, changes: Sequence[Row | LeftRead], lsn: int
-    ) -> Sequence[Effect]:
-        """Send the changes of a write, or of a batch, to a reader."""
-        read = self._reads[read_key]
-        if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
-            return self._refuse_read(now_us, read_key, "its token has expired")
-        for change in changes:
-            if isinstance(change, Row):
-                self._record_shown(read_key, read, change.key)
-            else:
-                self._record_left(read_key, read, change.key)
-        if read.aggregates is not None:
-            return self._send_aggregates(now_us, read_key, read, read.aggregates)
-        if read.window is not None:
-            return self._move_window(now_us, read_key, read, read.window, changes, lsn)
-        sent = [read.build_upsert(change) if isinstance(change, Row) else change for change in changes]
-        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
-
-    def _move_window(
-        self,
-        now_us: int,
-        read_key: ReadKey,
-        read: RegisteredRead,
-        window: Window,
-        changes: Sequence[Row | LeftRead],
-        lsn: int,
-    ) -> Sequence[Effect]:
-        """Send what changes of records make of a window, in one message: it is whole at any time."""
-        before = set(window.first_keys()) if len(changes) > 1 else set[str]()
-        moved: dict[str, bool] = {}
-        for change in changes:
-            if isinstance(change, Row):
-                moved |= window.put(change.key, record_of(change, read.table))
-            else:
-                moved |= window.remove(change.key)
-        if len(changes) > 1:  # what has come and left again, or left and come back, as it is now
-            moved = {key: key in window for key in moved if key in window or key in before}
-        sent = [self._build_moved(read, key, is_in=is_in) for key, is_in in moved.items()]
-        if not sent:
-            return ()
-        return self._send_tell(now_us, read_key, change=sent[0], lsn=lsn, also=sent[1:] or UNSET)
-
-    def _build_moved(self, read: RegisteredRead, key: str, *, is_in: bool) -> Upsert | LeftRead:
-        """Build the change that tells a reader of a record that has come into a window or left it."""
-        row = self._log.copy.row_of(read.table, key)
-        assert row is not None
-        return read.build_upsert(row) if is_in else LeftRead(key, row.ver)
-
-    def _fill_window(
-        self,
-        now_us: int,
-        read_key: ReadKey,
-        read: RegisteredRead,
-        window: Window,
-        existing: Mapping[str, Row],
-        delivered: Mapping[str, bool],
-    ) -> Sequence[Effect]:
-        """Begin a window of existing records anew, and send how it differs from what was delivered.
-
-        ``delivered`` has the keys of these, and whether the versions are the present ones.
-        """
-        copy, auth = self._log.copy, read.auth
-        data = self._matching[read.table.number].data_of(read_key)
-        for key in read.keys - existing.keys():
-            self._record_left(read_key, read, key)
-        for key in existing:
-            self._record_shown(read_key, read, key)
-        read.window = window
-        keys = window.first_keys()
-        changes: list[Upsert | LeftRead] = [
-            read.build_upsert(existing[key]) for key in keys if not delivered.get(key, False)
-        ]
-        for key in sorted(delivered.keys() - set(keys)):
-            row = copy.row_of(read.table, key)
-            tables = JoinedTables(copy, data, auth)
-            is_shown = row is not None and is_visible(row, data, auth, read.table, tables)
-            # A hidden version reveals that the record is not visible, not whether it exists.
-            changes.append(LeftRead(key, row.ver if row is not None and is_shown else None))
-        return self._send_existing(now_us, read_key, changes, is_first=not delivered)
-
-    def _send_existing(
-        self, now_us: int, read_key: ReadKey, changes: Sequence[Upsert | LeftRead], *, is_first: bool
-    ) -> Sequence[Effect]:
-        """Send what a read lacks of existing records: of a first state one by one, else together.
-
-        What a reader missed goes in one message, as far as it fits: it has seen none of a batch, or all.
-        """
-        effects: list[Effect] = []
-        groups: list[list[Upsert | LeftRead]] = []
-        together_bytes = 0
-        for change in changes:
-            size = size_bytes(change)
-            if is_first or not groups or together_bytes + size > _MAX_TOGETHER_BYTES:
-                groups.append([])
-                together_bytes = 0
-            groups[-1].append(change)
-            together_bytes += size
-        for first, *others in groups:
-            effects += self._send_tell(now_us, read_key, change=first, lsn=None, also=others or UNSET)
-        return effects
-
-    def _refill_window(
-        self, now_us: int, read_key: ReadKey, read: RegisteredRead, before: Table
-    ) -> Sequence[Effect]:
-        """Send what a window gains and loses by other reader data, or by other columns than ``before``."""
-        if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
-            return self._refuse_read(now_us, read_key, "its token has expired")
-        table, predicate = read.table, read.predicate
-        assert predicate is not None
-        data = self._matching[table.number].data_of(read_key)
-        try:
-            rows = select_from(self._log.copy, table, sorted(read.partitions), predicate, data, read.auth)
-        except MudkitError as error:
-            return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
-        existing = {row.key: row for row in rows}
-        delivered = {
-            key: key in existing and before.visible_columns(row) == table.visible_columns(row)
-            for key in read.sent_keys()
-            if (row := self._log.copy.row_of(table, key)) is not None
-        }
-        window = window_of(read.selection, existing, table)
-        return self._fill_window(now_us, read_key, read, window, existing, delivered)
-
-    def _send_aggregates(
-        self, now_us: int, read_key: ReadKey, read: RegisteredRead, aggregates: Aggregates
-    ) -> Sequence[Effect]:
-        """Send the state of a read's aggregates if it has changed; end the read if they fail on a record."""
-        rows = [self._log.copy.row_of(read.table, key) for key in sorted(read.keys)]
-        try:
-            state = list(aggregates.of([record_of(row, read.table) for row in rows if row is not None]))
-        except MudkitError as error:
-            return self._refuse_read(now_us, read_key, error.summary, is_alone=True)
-        if state == read.state:
-            return ()
-        read.state = state
-        return self._send_tell(now_us, read_key, state=state)
-
-    def _record_shown(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
-        """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
-        read.add_key(key)
-        self._shown_to.setdefault((read.table.number, key), set()).add(read_key)
-
-    def _record_left(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
-        """Note that a record has left a read."""
-        read.discard_key(key)
-        self._forget_shown(read_key, read, key)
-
-    def _forget_shown(self, read_key: ReadKey, read: RegisteredRead, key: str) -> None:
-        """Remove a reader from those that were sent a record, and the record with the last of them."""
-        readers = self._shown_to.get((read.table.number, key))
-        if readers is not None:
-            readers.discard(read_key)
-            if not readers:
-                del self._shown_to[read.table.number, key]
-
-    def _send_tell(
-        self,
-        now_us: int,
-        read_key: ReadKey,
-        *,
-        change: Upsert | LeftRead | UnsetType = UNSET,
-        lsn: int | UnsetType | None = UNSET,
-        synced_lsn: int | UnsetType = UNSET,
-        ended: str | UnsetType = UNSET,
-        is_alone: bool | UnsetType = UNSET,
-        has_moved: Literal[True] | UnsetType = UNSET,
-        state: list[Value] | UnsetType = UNSET,
-        also: Sequence[Upsert | LeftRead] | UnsetType = UNSET,
-    ) -> Sequence[Effect]:
-        """Send a Tell about a read, in the stream to the notification server of its device."""
-        endpoint, number = read_key
-        read = self._reads[read_key]
-        tell = Tell(
-            endpoint=endpoint,
-            session=read.session,
-            handle=number,
-            processor=self._me,
-            generation=self._generation,
-            table=read.table.number,
-            change=change,
-            lsn=lsn,
-            synced_lsn=synced_lsn,
-            ended=ended,
-            is_alone=is_alone,
-            has_moved=has_moved,
-            state=state,
-            log_incarnation=self._log.log_incarnation or UNSET,
-            also=also if also is UNSET else list(also),
-            partitions=UNSET if read.has_begun else write_partitions(read.partitions),
-        )
-        read.has_begun = True
-        return self._streams.send(now_us, tell)
-
-    def _end_excluded_reads(
-        self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
-    ) -> Sequence[Effect]:
-        """End the continuous reads that an altered or dropped table no longer admits.
-
-        The others read the altered table from now on; their windows are filled again if columns were removed
-        or added.
-        """
-        if before is None:
-            return ()
-        effects: list[Effect] = []
-        reads = {
-            read_key: read for read_key, read in self._reads.items() if read.table.number == before.number
-        }
-        for read_key, read in reads.items():
-            if isinstance(entry, DropEntry):
-                effects += self._refuse_read(now_us, read_key, "the table was dropped")
-                continue
-            read.table = entry.table
-            try:
-                entry.table.check_access(read.claims)
-            except MudkitError as error:
-                effects += self._refuse_read(now_us, read_key, error.summary)
-                continue
-            if read.window is not None and entry.table.removed != before.removed:
-                effects += self._refill_window(now_us, read_key, read, before)
-        return effects
-
-    def _refuse_read(
-        self, now_us: int, read_key: ReadKey, why: str, *, is_alone: bool = False
-    ) -> Sequence[Effect]:
-        """End a continuous read and notify its client; ``is_alone``: other processors have no reason to."""
-        effects = self._send_tell(now_us, read_key, ended=why, is_alone=True if is_alone else UNSET)
-        self._end_read(read_key)
-        return effects
 
     # -- continuous reads
 
@@ -750,29 +447,13 @@ class Processor:
             return self._report_session(now_us, routed, registration.session)
         try:
             table = self._check_table(now_us, routed, registration)
-            known = self._reads.get(read_key)
-            effects: list[Effect] = []
-            is_known = known is not None and (
-                known.request > registration.request
-                or (known.request == registration.request and known.partitions >= {*routed.route.partitions})
-            )
-            if not is_known:  # also one for more partitions, which this processor serves since
-                sent: set[str] = set() if known is None else known.sent_keys()
-                recalled, unknown = recall_delivered(
-                    self._log.copy, positions, table, routed, registration, sent
-                )
-                if unknown:
-                    return (self._build_ack(routed, registration.data_seq, unknown=unknown),)
-                data = {} if known is None else self._matching[known.table.number].data_of(read_key)
-                self._end_read(read_key)
-                if known is not None:
-                    self._early_data[read_key] = known.data_seq, data  # an update may have overtaken it
-                effects += self._begin_read(now_us, table, routed, registration, positions, recalled, sent)
-                effects += self._unsynced.add(now_us, read_key, self._log)
+            effects, unknown = self._served.register(now_us, table, routed, registration, positions)
         except MudkitError as error:
             return (self._build_ack(routed, registration.data_seq, error=encode_error(error)),)
+        if unknown:
+            return (self._build_ack(routed, registration.data_seq, unknown=unknown),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
-        read = self._reads[read_key]
+        read = self._served.reads[read_key]
         return [*effects, self._build_ack(routed, read.data_seq, lsn=read.lsn, partitions=read.partitions)]
 
     def _keep_early(
@@ -833,117 +514,13 @@ class Processor:
         table.check_access(claims)
         return table
 
-    def _begin_read(
-        self,
-        now_us: int,
-        table: Table,
-        routed: Routed[Request],
-        registration: RegisterRequest,
-        positions: ReadPositions,
-        recalled: set[str],
-        sent: set[str],
-    ) -> Sequence[Effect]:
-        """Store a continuous read, and send the existing records that it requests.
-
-        ``recalled`` are the keys of the records that its device has, and ``sent`` those of the records that
-        this generation has sent it, which may arrive only after this registration, or never. Raise
-        MudkitError if the predicate fails; then nothing is stored.
-        """
-        delivered, verified, partitions = recalled | sent, routed.verified, routed.route.partitions
-        read_key: ReadKey = verified.endpoint, registration.handle
-        predicate, copy = registration.predicate.predicate(), self._log.copy
-        claims = share_app(verified.claims)
-        auth = {} if claims is None else claims.auth
-        named = registration.data_seq, registration.reader
-        data_seq, data = max(named, self._early_data.pop(read_key, named), key=itemgetter(0))
-        existing = select_from(copy, table, partitions, predicate, data, auth)
-        aggregates, state = None, None
-        if registration.aggregate is not UNSET:
-            aggregates = Aggregates(registration.aggregate)
-            state = list(aggregates.of([record_of(row) for row in existing]))
-        self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
-        read = RegisteredRead(
-            registration.request, registration.session, verified.address, table, claims,
-            self._log.lsn, data_seq, self._share_partitions(partitions), aggregates=aggregates, state=state,
-            selection=EVERYTHING if registration.selection is UNSET else registration.selection,
-        )  # fmt: skip
-        self._reads[read_key] = read
-        of_session = self._reads_of_session.get(read.session)
-        if of_session is None:
-            self._reads_of_session[read.session] = [read_key]
-        else:
-            of_session.append(read_key)
-        if state is not None:
-            for row in existing:
-                self._record_shown(read_key, read, row.key)
-            return self._send_tell(now_us, read_key, state=state)
-        sync_us = registration.sync_us
-        since_lsns: dict[int, int] = {}
-        stale: set[str] = set()
-        """Records delivered in versions that the log may have lost."""
-        for partition in partitions:
-            if partition in positions.since_lsns:
-                shared_lsn = self._log.shared_lsn(positions.log_incarnations.get(partition, ""))
-                since_lsns[partition] = min(positions.since_lsns[partition], shared_lsn)
-                if positions.since_lsns[partition] > shared_lsn:
-                    stale |= {key for key in delivered if table.partition_of(key) == partition}
-        if read.selection.limit is not None:
-            by_key = {row.key: row for row in existing}
-            window, read.predicate = window_of(read.selection, by_key, table), predicate
-            present = recalled & by_key.keys()
-            known_keys = {
-                key: key in present and by_key[key].lsn <= since_lsns.get(partition, -1)
-                for key in delivered
-                if (partition := table.partition_of(key)) in partitions
-            }
-            known_keys |= dict.fromkeys(stale & known_keys.keys(), False)
-            return self._fill_window(now_us, read_key, read, window, by_key, known_keys)
-        changes: list[Upsert | LeftRead] = []
-        for row in existing:
-            since_lsn = since_lsns.get(table.partition_of(row.key))
-            if row.key in stale or (
-                row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
-            ):
-                changes.append(read.build_upsert(row))
-                self._record_shown(read_key, read, row.key)
-            elif row.key in delivered:
-                self._record_shown(read_key, read, row.key)
-        for key in sorted(delivered - read.keys):
-            partition = table.partition_of(key)
-            if partition not in partitions:
-                continue
-            known, since_lsn = copy.row_of(table, key), since_lsns.get(partition)
-            if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
-                # This reveals that the record is not visible, not whether it exists.
-                changes.append(LeftRead(key, None))
-            elif since_lsn is None or known.lsn > since_lsn or key in stale:
-                changes.append(LeftRead(key, known.ver))
-            else:
-                self._record_shown(read_key, read, key)
-        return self._send_existing(now_us, read_key, changes, is_first=not since_lsns)
-
-    def _share_partitions(self, partitions: Iterable[int]) -> frozenset[int]:
-        """Return a set of partitions, the same one for all reads that have them."""
-        given = frozenset(partitions)
-        return self._partitions.setdefault(given, given)
-
     def _replace_reader_data(
         self, now_us: int, routed: Routed[Request], update: UpdateDataRequest
     ) -> Sequence[Effect]:
         """Use newer data of a reader for later writes, and answer with the number of the data in use."""
         read_key: ReadKey = routed.verified.endpoint, update.handle
-        read = self._reads.get(read_key)
-        if read is None:  # a registration with older data may still be in flight
-            if update.data_seq > self._early_data.get(read_key, (0, {}))[0]:
-                self._early_data[read_key] = update.data_seq, update.reader
-            return (self._build_ack(routed, update.data_seq),)
-        effects: Sequence[Effect] = ()
-        if update.data_seq > read.data_seq:
-            read.data_seq = update.data_seq
-            self._matching[read.table.number].replace_reader_data(read_key, update.reader)
-            if read.window is not None:
-                effects = self._refill_window(now_us, read_key, read, read.table)
-        return *effects, self._build_ack(routed, read.data_seq)
+        effects, data_seq = self._served.replace_reader_data(now_us, read_key, update)
+        return *effects, self._build_ack(routed, data_seq)
 
     def _build_ack(
         self,
@@ -968,16 +545,3 @@ class Processor:
             partitions=write_partitions(routed.route.partitions if partitions is None else partitions),
         )
         return Send(routed.route.reply, registered)
-
-    def _end_read(self, read_key: ReadKey) -> None:
-        """Forget a continuous read, if there is one of this handle."""
-        read = self._reads.pop(read_key, None)
-        if read is None:
-            return
-        self._unsynced.discard(read_key)
-        self._reads_of_session[read.session].remove(read_key)
-        if not self._reads_of_session[read.session]:
-            del self._reads_of_session[read.session]
-        self._matching[read.table.number].remove(read_key)
-        for key in read.keys:
-            self._forget_shown(read_key, read, key)

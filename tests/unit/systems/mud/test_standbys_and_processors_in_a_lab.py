@@ -44,7 +44,7 @@ def assert_served_by_another(town, dead):
     assert back_end._ranges.present == naming_of(town).ranges.present
     assert not back_end._ranges.is_serving(dead)
     assert dead in back_end._absent
-    assert len(back_end._log) < 10
+    assert len(back_end._log.entries) < 10
     assert town.list_problems() == []
 
 

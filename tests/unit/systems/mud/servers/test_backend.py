@@ -9,7 +9,8 @@ from mudkit.events import LinkUp, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.systems.mud.servers.backend import BEFORE_FIRST, BackEnd
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.committed_log import BEFORE_FIRST
 from mudkit.systems.mud.servers.confirmed_tables import ALONE_US
 
 

@@ -1037,11 +1037,11 @@ def test_reader_of_a_record_is_forgotten_when_it_has_left_the_read(harness):
     harness.commit("a", 1, {"n": 1})
     harness.commit("h", 1, {"n": 1})
     harness.commit("a", 2, {"n": 2})
-    assert list(harness.processor._shown_to) == [(1, "h")]
+    assert list(harness.processor._served._shown_to) == [(1, "h")]
     for handle in (1, 2):
         unregister(harness, handle)
-    assert not harness.processor._shown_to
-    assert not harness.processor._reads_of_session
+    assert not harness.processor._served._shown_to
+    assert not harness.processor._served._reads_of_session
 
 
 def test_processor_keeps_little_of_a_subscription():
@@ -1085,5 +1085,5 @@ def test_processor_keeps_little_of_a_subscription():
         kept_bytes = tracemalloc.get_traced_memory()[0] / count
     finally:
         tracemalloc.stop()
-    assert len(harness.processor._reads) == count + 100
+    assert len(harness.processor._served.reads) == count + 100
     assert kept_bytes <= 2 * 643

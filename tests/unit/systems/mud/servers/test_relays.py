@@ -33,7 +33,8 @@ from mudkit.systems.mud.messages.requests import (
 )
 from mudkit.systems.mud.messages.servers import FollowLog, Log, LogAck, Route, Routed, TablesState, Verified
 from mudkit.systems.mud.messages.usage import UsageReport
-from mudkit.systems.mud.servers.backend import BEFORE_FIRST, BackEnd
+from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.committed_log import BEFORE_FIRST
 from mudkit.systems.mud.servers.gateway import Gateway
 from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica

@@ -141,17 +141,17 @@ def test_back_end_waits_for_a_replaced_processor_only_when_it_is_heard(back_end)
     follow(back_end, "p", "q", "r")
     first = back_end._copy.lsn
     assert commit(back_end, "q", "r") == ["r", "p", "q"]
-    assert len(back_end._log) == 1
+    assert len(back_end._log.entries) == 1
     assign(back_end, "q", epoch=5)
     assert commit(back_end, "q", "r") == ["r", "q"]
-    assert back_end._log == {}
+    assert back_end._log.entries == {}
     assert sent(back_end.handle(60 * SECOND_US, TimerFired("again"))) == []
     ((to, answer),) = acknowledge(back_end, "p", lsn=first)
     assert (to, answer["kind"], answer["entries"]) == ("p", "log", [])
     assert answer["after"] == answer["through"] == back_end._copy.lsn
     follow(back_end, "p")
     assert commit(back_end, "q", "r") == ["r", "p", "q"]
-    assert len(back_end._log) == 1
+    assert len(back_end._log.entries) == 1
 
 
 def test_back_end_asks_a_processor_that_has_partitions_again(back_end):
@@ -171,7 +171,7 @@ def test_spare_that_acknowledges_nothing_is_not_waited_for(back_end):
     assert [to for to, _ in sent(back_end.handle(2 * SECOND_US, TimerFired("again")))] == ["p"]
     assert sent(back_end.handle(SUSPECT_US + SECOND_US, TimerFired("again"))) == []
     assert commit(back_end, "q", "r") == ["r", "q"]
-    assert back_end._log == {}
+    assert back_end._log.entries == {}
 
 
 def test_late_message_of_a_replaced_processor_is_not_waited_for_without_end(back_end):
@@ -185,7 +185,7 @@ def test_late_message_of_a_replaced_processor_is_not_waited_for_without_end(back
     assert [(to, message["kind"]) for to, message in handled] == [("gateway", "part"), ("p", "log")]
     back_end.handle(4 * SUSPECT_US, TimerFired("again"))
     assert commit(back_end, "q", "r") == ["r", "q"]
-    assert back_end._log == {}
+    assert back_end._log.entries == {}
 
 
 # -- processor
