@@ -6,6 +6,7 @@ import pytest
 from random_histories import draw_seeded_history, simulate_history
 
 from mudkit.consistency import MODELS, History, Kind, Outcome, check
+from mudkit.errors import TraceFormatError
 
 BY_HAND = """
 ann: w1     [w?>2@2      ]  d@3    u0@3
@@ -89,3 +90,14 @@ def test_numbered_changes_only_values():
     assert [operation.id for operation in numbered] == [operation.id for operation in history]
     assert [operation.invoked_us for operation in numbered] == [operation.invoked_us for operation in history]
     assert numbered.numbered() == numbered
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [("ann: zz", "line 1, column 6"), ("ann: w1 zz", "line 1, column 9"), ("# a\nbob:w1\nann:  w1  r", "line 3, column 11")],
+)  # fmt: skip
+def test_error_names_the_line_and_the_column_of_the_operation(text, where):
+    """Both count from 1, as editors do, and the name of the client counts."""
+    with pytest.raises(TraceFormatError) as caught:
+        History.parse(text)
+    assert caught.value.where == where

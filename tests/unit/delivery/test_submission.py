@@ -142,3 +142,56 @@ def test_refusal_has_all_parts_of_its_error() -> None:
     """See `Refusal.of` and `Refusal.error`."""
     error = ParameterError("It is odd.", where="text", found="3", expected="an even text", remedy="change it")
     assert str(Refusal.of(error).error()) == str(error)
+
+
+def sent(effects: Any) -> list[tuple[int, int]]:
+    """Return the submissions that effects send, each with the number of the one before it."""
+    messages = [effect.message for effect in effects if isinstance(effect, Send)]
+    return [(message.number, message.after) for message in messages if isinstance(message, Submission)]
+
+
+def test_submission_names_the_pending_one_before_it() -> None:
+    """See `Submission.after`: the number of the pending submission before it, or 0 if all are settled."""
+    publisher = start_publisher()
+    for number in (1, 2, 3):
+        submit(publisher, 0, number)
+    hello, timer = publisher.handle(S, LinkUp("ann/x", "lte"))
+    assert isinstance(hello, Send)
+    assert isinstance(timer, SetTimer)
+    welcome = SubmitWelcome(hello.message.incarnation, "5e55")
+    assert sent(publisher.receive(S, welcome)) == [(1, 0), (2, 1), (3, 2)]
+    publisher.receive(S, SubmitAck(session="5e55", number=2))
+    assert sent(submit(publisher, 2 * S, 4)) == [(4, 3)]
+    late = publisher.handle(600 * S, TimerFired(timer.name))
+    assert sent(late) == [(1, 0), (3, 1), (4, 3)]
+
+
+def test_server_keeps_no_submission_before_the_one_that_it_names() -> None:
+    server = Submissions(create_ports(MemoryStore(), "bob/x"))
+    (welcome,), _ = server.receive("ann/x", SubmitHello("ann", "0000000a", None))
+    assert isinstance(welcome, Send)
+    are_new = []
+    for number, after in ((2, 1), (1, 0), (2, 1), (4, 3), (4, 2)):
+        message = Submission(
+            device="ann", session=welcome.message.session, number=number, after=after, body=Text("a", None)
+        )
+        _, is_new = server.receive("ann/x", message)
+        are_new.append(is_new)
+        if is_new:
+            server.settle("ann/x", message, None)
+    assert are_new == [False, True, True, False, True]
+
+
+def test_server_that_has_all_that_it_acknowledged_reports_nothing() -> None:
+    """`SubmitHello.acked` names the last one that was acknowledged, which a server has if it lost nothing."""
+    server = Submissions(create_ports(MemoryStore(), "bob/x"))
+    effects: list[Any] = []
+    for incarnation, acked in (("0000000a", None), ("0000000b", ("0000000a", 1))):
+        (welcome,), _ = server.receive("ann/x", SubmitHello("ann", incarnation, acked))
+        assert isinstance(welcome, Send)
+        message = Submission(
+            device="ann", session=welcome.message.session, number=1, after=0, body=Text("a", None)
+        )
+        effects += server.receive("ann/x", message)[0]
+        effects += server.settle("ann/x", message, None)
+    assert not [effect for effect in effects if isinstance(effect, Record)]

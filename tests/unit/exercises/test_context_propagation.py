@@ -6,7 +6,8 @@ import pytest
 from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
-from mudkit.exercises.context_propagation import _Move
+from mudkit.exercises.context_propagation import _Case, _Move, _play
+from mudkit.exercises.judging import PieceError
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 
 CHAPTER = "06_context_propagation"
@@ -148,3 +149,13 @@ def test_failure_of_a_function_is_drawn_once():
 )
 def test_move_is_a_sentence(move, sentence):
     assert str(move) == sentence
+
+
+def test_exception_of_a_function_is_the_problem():
+    """A scenario in which the function raises has failed, whatever was sent."""
+
+    def raising(sender, receiver):
+        raise PieceError("it raises ZeroDivisionError (line 3)\nTraceback")
+
+    case = _Case(None, (_Move(6, "ann", 0.0, False), _Move(6, "bob", 0.0, False)))
+    assert _play(raising, case).problem == "it raises ZeroDivisionError (line 3)"

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from hypothesis import strategies as st
 from judged import check_rejected
@@ -270,3 +272,49 @@ def test_files_of_judges_for_version_0_2_find_the_names_of_then(before, now):
     """Their authors wrote ``from mudkit.exercises import Exercise, Played``; the table of names is in CHANGELOG."""
     assert getattr(exercises, before) is getattr(exercises, now)
     assert before not in dir(exercises)
+
+
+@pytest.mark.parametrize(
+    ("is_smallest", "title"), [(True, "smallest scenario"), (False, "A scenario that fails")]
+)
+def test_title_of_a_diagram_says_whether_the_scenario_is_the_smallest(is_smallest: bool, title: str):
+    """See :attr:`Judgement.is_smallest`: time may be over before smaller ones are tried."""
+
+    def picture() -> go.Figure:
+        return go.Figure(layout={"title": {"text": judging.FAILURE_TITLE}})
+
+    failure = PlayedScenario("one", "it is wrong", picture=picture)
+    figure = Judgement("chapter", "It is right.", False, 1, failure, is_smallest).diagram()
+    assert title in figure.layout.title.text
+
+
+def test_shown_diagram_is_removed_by_the_next_judgement(monkeypatch: pytest.MonkeyPatch):
+    updates: list[Any] = []
+    handle = SimpleNamespace(update=lambda data, raw: updates.append(data))
+    monkeypatch.setattr("IPython.display.display", lambda *arguments, **options: handle)
+    monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
+    monkeypatch.setattr("plotly.io.renderers.render_on_display", True)
+    judging._Diagram()._ipython_display_()
+    assert updates == []
+    judging.clear_diagrams()
+    judging.clear_diagrams()
+    assert updates == [{"text/plain": "", "text/html": ""}]
+
+
+@pytest.mark.parametrize(("all_s", "most_s"), [(0.5, 100.0), (100.0, 0.5)])
+def test_body_is_interrupted_at_the_earlier_of_two_limits(all_s: float, most_s: float):
+    """See :meth:`Clock.limit`: after its own time, or at the end of the time of all."""
+    clock = Clock(all_s, lambda: 0.0)
+    with clock.limit(most_s):
+        assert 0.0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.5
+
+
+def test_judge_itself_is_interrupted_only_after_a_while(monkeypatch: pytest.MonkeyPatch):
+    """See ``_GRACE_S``: a lab that is interrupted between two of its steps could be left half changed."""
+    now_s = 0.0
+    monkeypatch.setattr(judging, "monotonic", lambda: now_s)
+    clock = Clock(0.0, lambda: 0.0)
+    clock._interrupt(signal.SIGALRM, sys._getframe())
+    now_s = judging._GRACE_S + 0.1
+    with pytest.raises(Overtime):
+        clock._interrupt(signal.SIGALRM, sys._getframe())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -156,6 +157,32 @@ def test_judge_uses_the_spool_of_the_simulator(limit):
         buffer = partial(Spool, case.threshold, Forwarding("buffer", limit))
         assert play(drawn, judged.spool, case.most) == play(drawn, buffer, case.most)
         assert judged.problem is None
+
+
+def test_message_is_listed_until_a_day_after_it_can_no_longer_be_forwarded():
+    """A message of the threshold's rank is not below it, so it can be forwarded until it expires."""
+    judged = _Judged(solution, SIMPLE._replace(threshold=0.5), SIMPLE.drawn())
+    day_s = 86_400.0
+    at, below = (Item(number, rank, 0.0, 5 * day_s) for number, rank in enumerate((0.5, 0.4)))
+    listed_days = [[day for day in range(8) if judged._is_listed(item, day * day_s)] for item in (at, below)]
+    assert listed_days == [[0, 1, 2, 3, 4, 5], [0]]
+
+
+def test_best_limit_has_the_smallest_sum_of_waste_and_loss(monkeypatch):
+    """The exercise states it: waste and loss together are compared with those of the best fixed limit."""
+    waste_of = {1: 0.0, 4: 0.1, 16: 0.2, 64: 0.6, 256: 0.9}
+    lost_of = {1: 9, 4: 4, 16: 1, 64: 1, 256: 0}
+
+    def play_forwarding(drawn, spool, most):
+        forwarding = spool.args[1]
+        if forwarding.kind == "on-line":
+            return SimpleNamespace(read_ids=range(10))
+        limit = forwarding.prefetch_limit
+        return SimpleNamespace(waste=waste_of[limit], read_ids=range(lost_of[limit], 10))
+
+    monkeypatch.setattr(last_hop, "play", play_forwarding)
+    best = last_hop._best.__wrapped__(SIMPLE)
+    assert (best.limit, best.waste, best.loss) == (16, 0.2, 0.1)
 
 
 def test_passing_rule_works_in_the_simulator():

@@ -162,3 +162,19 @@ def test_judge_is_not_called_while_loading(write):
         "seen = []\ndef piece():\n    seen.append(1)\n    return seen\nverdict = judge('a', piece)\npiece()\n"
     )
     assert read_source(write(text)).load("piece")() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seen = [1]\ndef show():\n    open({file!r}, 'x')\n    return seen\nshow()\ndef piece():\n    return seen[0]\n",
+        "json = None\nimport json\nlast = json.loads(open({file!r}, 'x').name)\n"
+        "def piece():\n    return json.loads('1')\n",
+    ],
+    ids=["calls what only reads a needed name", "binds another name with a module that is needed"],
+)
+def test_statement_that_changes_nothing_that_is_needed_does_not_run(write, tmp_path, text):
+    """A solution that is loaded only to be judged must not do anything else, such as writing a file."""
+    file = tmp_path / "written"
+    assert read_source(write(text.format(file=str(file)))).load("piece")() == 1
+    assert not file.exists()

@@ -8,7 +8,8 @@ from judged import check_accepted, check_rejected, mark_soak
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
-from mudkit.exercises.scoreboard import EXERCISE, _Step
+from mudkit.exercises.judging import PieceError
+from mudkit.exercises.scoreboard import EXERCISE, _play, _Step
 from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
 from mudkit.experiment.adapters.own import RELAY
 
@@ -326,3 +327,17 @@ def test_unpublished_item_is_refused():
 
     with pytest.raises(ParameterError, match="nobody has published"):
         run(task, own_machine(invent_item))
+
+
+def test_story_is_drawn_if_it_fails_and_has_a_message():
+    """A verdict without a failure, or without any message, has no diagram."""
+
+    def fail(here, now_us, event):
+        raise PieceError("it raises ZeroDivisionError")
+
+    story = [_Step("ann", "arts", None)]
+    assert _play(fail, story).picture is None
+    assert _play(load_machine(SOLUTION), story).picture is None
+    failed = _play(load_machine(START), [_Step("bob", "restart", None), *story])
+    assert failed.problem
+    assert failed.picture is not None

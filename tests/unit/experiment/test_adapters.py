@@ -81,3 +81,20 @@ def test_reader_data_follows_a_phone_that_reads():
     for phone in part._readers:
         part.on_move(phone, {"loc": (30.0, -97.0)})
     assert updates == [(7, {"loc": (30.0, -97.0), "name": "phone-0"})]
+
+
+def test_reader_whose_first_filter_comes_gets_what_has_not_expired(monkeypatch):
+    """The head of `mudkit.experiment.adapters.contrail`; an item of which half a second is left has not expired."""
+    sent = []
+    adapter = object.__new__(Contrail)
+    adapter._readers, adapter._lab = {"ann": set()}, SimpleNamespace(world=SimpleNamespace(now_us=10_000_000))
+    items = [
+        SimpleNamespace(name=str(expires_s), expires_s=expires_s) for expires_s in (None, 9.9, 10.0, 10.5)
+    ]
+    adapter._published = {"ann": [(0, item) for item in items]}
+    monkeypatch.setattr(
+        adapter, "_send_wanted", lambda item, left_s, only: sent.append((item.name, left_s, only))
+    )
+    for _ in range(2):
+        adapter._accept("ann", None, "bob")
+    assert sent == [("None", None, ["bob"]), ("10.5", 0.5, ["bob"])]

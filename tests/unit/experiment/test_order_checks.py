@@ -321,3 +321,11 @@ def test_messages_to_one_phone_are_spaced(others, is_broken):
     rows = [("ann", 0.0), *others]
     handed = [SimpleNamespace(phone=phone, t_us=round((1000 + at_s) * 1e6)) for phone, at_s in rows]
     assert (PROMISES[p.TOO_SOON](SimpleNamespace(handed=handed)) is not None) is is_broken
+
+
+def test_every_other_trace_is_large():
+    """See the comment in `traces`: 2 to 4 moments are drawn, then 6 to 12; moments of the same minute are one."""
+    counts = [len(trace.items) for trace in traces(24, 11)]
+    small, large = (counts[first::2] for first in (0, 1))
+    assert max(small) == 4
+    assert max(large) == 12

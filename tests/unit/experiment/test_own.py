@@ -12,7 +12,7 @@ import pytest
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Complete, Notify, Received, Send
 from mudkit.experiment import WARD, own_machine, run
-from mudkit.experiment.adapters.own import Copies
+from mudkit.experiment.adapters.own import Copies, find_changes
 
 _FEW = WARD.over(devices=4, hours=0.05)
 SEEN: list[str] = []
@@ -131,3 +131,8 @@ def test_captured_lab_objects_and_locks_are_refused(kind):
 class _Silent:
     def handle(self, now_us, event):
         return []
+
+
+@pytest.mark.parametrize(("first", "now"), [(_Silent, 3), (3, _Silent), ([], {})])
+def test_value_of_another_kind_is_a_change(first, now):
+    assert list(find_changes({"what": first}, {"what": now})) == [".what"]

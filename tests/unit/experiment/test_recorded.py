@@ -252,3 +252,23 @@ def test_moves_reach_from_the_last_report_before_a_stretch_to_the_first_after_it
     assert moved["lat"].to_pylist() == [1.0, 1.0, 2.0, 3.0, 4.0, 4.0]
     whole = recorded._replay(moves, ["a"], -settle_us, 9 * settle_us)
     assert whole["lat"].to_pylist() == [0.0, *range(6), 5.0]
+
+
+def test_window_of_a_read_includes_its_ends():
+    """A read asks for items of its last seconds, of which the first and the present moment are two."""
+    items = pd.DataFrame(
+        {
+            "t_us": [0, 10, 40, 41],
+            "lat": 30.0,
+            "lon": -97.0,
+            "row": 0,
+            "expires_us": [np.inf, np.inf, 40, np.inf],
+        }
+    )
+    items["t_us"] *= 1_000_000
+    items["expires_us"] *= 1_000_000
+    read = {"t_us": 40_000_000, "lat": 30.0, "lon": -97.0, "row": 1, "box_km": 1.0, "window_s": 30.0}
+    looks = pd.DataFrame([read, {**read, "row": 0}])
+    assert recorded._requests(items, looks, 3600.0) == [(1, 2), ()]
+    assert recorded._requests(items, looks, 30.0) == [(1, 2), ()]
+    assert recorded._requests(items, looks, 29.0) == [(2,), ()]

@@ -353,3 +353,17 @@ def test_comparison_shows_measures_and_differences_as_html():
     for part in ("read, %", "+30 points", "20 to 40", "the range"):
         assert part in html
     assert "expired" not in html
+
+
+def test_bytes_per_useful_item_are_those_of_both_directions():
+    """See :data:`MEASURES`; what the servers have sent is on no bill."""
+    entry = run(SMALL_TASKS["ward telemetry"], ADAPTERS["to everyone"], 1, record_exposure=False)
+    result, hosts = entry.measures(), entry.lab.world.hosts
+    assert result["up_kb"] > 0
+    assert result["kb_per_useful"] * result["useful"] == pytest.approx(result["up_kb"] + result["down_kb"])
+    sent = [
+        process.sent_bytes
+        for name in hosts.keys() - {*entry.lab.devices}
+        for process in hosts[name].processes
+    ]
+    assert result["server_kb"] == pytest.approx(sum(sent) / 1000)

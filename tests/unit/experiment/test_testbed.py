@@ -8,7 +8,9 @@ import gzip
 import json
 import lzma
 import zlib
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ from mudkit.experiment import ADAPTERS, TASKS, Item, Scenario, Task, Testbed, ru
 from mudkit.experiment.evidence import _text_fields
 from mudkit.experiment.testbed import APP
 from mudkit.lab import Lab
+from mudkit.units import distance_km
 
 
 def _draw_profiles(seed, phones, senders):
@@ -136,6 +139,20 @@ def test_phones_that_move_renew_km_are_reported():
     lab.run(hours=1)
     assert set(adapter.moves) == set(testbed.phones)
     assert all(testbed.profile(phone)["loc"] != places[phone] for phone in testbed.phones)
+
+
+def test_phone_is_reported_from_renew_km_on(monkeypatch):
+    """See `Task.renew_km`: the distance at which a phone's place is reported, so also exactly this far."""
+    testbed, adapter = _make_testbed(), IdleEntrant()
+    here, north = (30.0, -97.0), (30.01, -97.0)
+    places = {"phone-00000": here, "phone-00001": north, "phone-00002": None}
+    testbed.task = replace(testbed.task, renew_km=float(distance_km(*here, *north)))
+    testbed._adapter = adapter
+    testbed._reported_loc = dict.fromkeys(places, here)
+    devices = {name: SimpleNamespace(loc=loc, is_on=True) for name, loc in places.items()}
+    testbed.lab = SimpleNamespace(devices=devices, world=testbed.lab.world)
+    testbed._look_around(None)
+    assert adapter.moves == ["phone-00001"]
 
 
 def test_interests_in_places_need_mobility():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.figures.labels import MIN_WIDTH_PX, WIDTHS_PX, Sheet, point_labels, text_px
+from mudkit.figures.labels import _SPACE_PX, MIN_WIDTH_PX, WIDTHS_PX, Sheet, _Plot, point_labels, text_px
+from mudkit.figures.style import INK
 
 LABELLED = [
     "frontier", "history", "history, illegal", "history, long", "link_strip", "message_diagram", "pareto",
@@ -169,3 +170,25 @@ def test_sheet_assigns_no_place_twice():
     assert sheet.put([(90.0, 0.0, 110.0, 10.0)]) is None, "it would end beyond the edge"
     sheet.block((0.0, 60.0, 100.0, 100.0))
     assert sheet.put([(np.float64(0), 70.0, 10.0, 80.0)]) is None
+
+
+def test_label_that_stands_farther_off_has_a_line_to_its_point():
+    labels = point_labels(
+        [(0, 0)] * 14, [(0.5, 0.5)] * 14, ["name"] * 14, ["red"] * 14, sides_px=100.0, height_px=400.0
+    )
+    nearest_px = np.hypot(labels[0]["ax"], labels[0]["ay"])
+    has_line = [label["arrowcolor"] == INK for label in labels]
+    is_far = [bool(np.hypot(label["ax"], label["ay"]) > 1.5 * nearest_px) for label in labels]
+    assert not has_line[0]
+    assert has_line == is_far
+    assert any(is_far)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(("gap_px", "has_room"), [(_SPACE_PX - 0.5, False), (_SPACE_PX + 0.5, True)])
+def test_labels_beside_each_other_keep_a_space(side, gap_px, has_room):
+    plot = _Plot((600.0, 400.0), [(0.5, 0.5), (0.9, 0.1)], [])
+    plot.take(0, (-20.0, 50.0, 20.0, 60.0))
+    left = 20.0 + gap_px if side > 0 else -60.0 - gap_px
+    lacks_room, *_ = plot.faults(0, (left, 50.0, left + 40.0, 60.0))
+    assert lacks_room != has_room

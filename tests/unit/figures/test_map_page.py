@@ -114,3 +114,9 @@ def test_thinning_keeps_the_total_weight_and_outliers():
     assert 150 < len(thinned_lat) <= 500
     assert sums.sum() == pytest.approx(weight.sum())
     assert thinned_lat.max() == 80.0
+
+
+def test_shapes_of_a_map_are_drawn_on_a_canvas():
+    """An element of the page for each of some thousand places would make a map slow to move."""
+    page = map_page._empty_map("t", heat=False).get_root().render()
+    assert '"preferCanvas": true' in page

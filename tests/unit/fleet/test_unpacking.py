@@ -144,3 +144,12 @@ def test_content_is_cut_at_the_budget_and_incomplete_data_stay_packed(packing):
     assert unpack(_PACKINGS[packing](text), budget).value == text[:100]
     assert budget.bytes == 0
     assert unpack(_PACKINGS[packing](text)[:-9], Budget()) is None
+
+
+@pytest.mark.parametrize("packing", ["deflate", "base64", "hex"])
+@pytest.mark.parametrize("size", [15, 16, 17])
+def test_packings_without_a_magic_number_are_opened_from_16_bytes_on(packing, size):
+    """Shorter data decode by chance: see `_MIN_DECODED`."""
+    text = b"secret of a shed!"[:size]
+    packed = unpack(_PACKINGS[packing](text), Budget())
+    assert (packed is None) if size < 16 else (packed.value == text)
