@@ -114,6 +114,7 @@ many records are hidden from the reader.
 """
 _UNKNOWN: Final = -1
 """Position of a follower that has not acknowledged any."""
+_RESULTS: Final = dict[str, WriteResult]
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
@@ -211,7 +212,7 @@ class BackEnd:
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
-                if isinstance(message, Assignments | AssignmentsRequest):
+                if isinstance(message, (Assignments, AssignmentsRequest)):
                     return self._receive_assignments(now_us, event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 is_back = source in self._absent
@@ -265,11 +266,16 @@ class BackEnd:
 
         A follower that knows entries has requested the state of the incarnation that it got them from.
         """
-        if self._lineage or isinstance(message, FollowLog):
+        if self._lineage:
             return False
-        knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
-        known = message.route if isinstance(message, Routed) else message
-        return bool(known.log_incarnation or "") or (knows_entries and source not in self._followed)
+        match message:
+            case Routed():
+                return bool(message.route.log_incarnation or "")
+            case LogAck():
+                knows_entries = message.lsn != _UNKNOWN
+                return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
+            case FollowLog():
+                return False
 
     def _begin_own_lineage(self, now_us: int) -> Sequence[Effect]:
         """Begin the lineage with a new incarnation, durably, and ask all followers for their positions.
@@ -333,16 +339,16 @@ class BackEnd:
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
     ) -> Sequence[Effect]:
         """Answer a request, unless its client knows another incarnation of the log."""
-        known, is_about_table = routed.route.log_incarnation, isinstance(what, AdministrationRequest)
+        known = routed.route.log_incarnation
         if self._is_other_incarnation(known):
-            if not is_about_table:
+            if not isinstance(what, AdministrationRequest):
                 return ()  # the gateway has asked the former incarnation; the client will repeat it
             return (Send(routed.route.reply, self._build_restarted(routed.id, known or "")),)
         match what:
-            case ReadRequest():
-                return answer_read(self._copy, routed, what)
             case WriteRequest():
                 return self._write(now_us, routed, what)
+            case ReadRequest():
+                return answer_read(self._copy, routed, what)
             case CreateRequest() | AlterRequest() | DropRequest():
                 return self._administer(now_us, routed, what)
 
@@ -419,7 +425,7 @@ class BackEnd:
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
         """Return the unacknowledged results of a client, by the number of the write."""
-        return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
+        return self._store.get(f"applied {client}", _RESULTS) or {}
 
     def _apply_writes(
         self, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None
@@ -660,7 +666,7 @@ class BackEnd:
         self._log[entry.lsn] = entry
         self._copy.apply(entry)
         self._holders.follow(entry)
-        if isinstance(entry, TableEntry | DropEntry):
+        if isinstance(entry, (TableEntry, DropEntry)):
             self._gateways.add_entry(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:
@@ -713,11 +719,11 @@ class BackEnd:
         log, acked_lsn = Log([], self._lineage or UNSET, nonce), self._acked_lsns[follower]
         if acked_lsn == _UNKNOWN:
             return log
-        numbers, last_lsn = range(acked_lsn + 1, self._copy.lsn + 1), self._copy.lsn
-        if numbers and numbers[0] not in self._log:
+        last_lsn = self._copy.lsn
+        if acked_lsn < last_lsn and acked_lsn + 1 not in self._log:
             return replace(log, after_lsn=last_lsn, through_lsn=last_lsn)
-        entries = [self._log[number] for number in numbers if number in self._log]
-        log = replace(log, entries=entries)
+        numbers = range(acked_lsn + 1, last_lsn + 1)
+        log = Log([self._log[number] for number in numbers if number in self._log], log.lineage, nonce)
         if nonce is not UNSET:
             log = replace(log, after_lsn=acked_lsn, through_lsn=last_lsn)
         return self._holders.choose(follower, log, acked_lsn, last_lsn)
