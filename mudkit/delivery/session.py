@@ -150,7 +150,7 @@ class Follower(msgspec.Struct):
 
 def last_incarnation(lineage: Lineage) -> str:
     """Return the present incarnation of a log; empty: the first one."""
-    return next(reversed(lineage), "")
+    return next(reversed(lineage)) if lineage else ""
 
 
 def continue_lineage(lineage: Lineage, last_lsn: int, incarnation: str) -> Lineage:

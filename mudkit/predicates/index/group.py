@@ -232,11 +232,10 @@ class Group:
             return self._holding(self._rest, rows, record, tables), len(rows), scanned
         entries_ = [bucket] if isinstance(bucket, int) else bucket
         candidates = [self._row(entry) for entry in entries_] if self._several else entries_
-        return (
-            self._one_by_one(self.form.matches, candidates, record, tables),
-            len(candidates),
-            len(candidates),
-        )
+        matching = candidates
+        if not self.plan.is_key_all:
+            matching = self._one_by_one(self.form.matches, candidates, record, tables)
+        return matching, len(candidates), len(candidates)
 
     @property
     def _rest(self) -> Node | None:
@@ -350,8 +349,12 @@ class Group:
             else:
                 entries = np.atleast_1d(np.array(bucket, dtype=np.int32))
                 rows = np.tile(self._rows(entries), len(who))
-                if unchecked.add(np.repeat(who, len(entries)), rows):
-                    yield self._kept(self.form.root, batch, unchecked)
+                if self.plan.is_key_all:
+                    pending, part = checked, self._rest
+                else:
+                    pending, part = unchecked, self.form.root
+                if pending.add(np.repeat(who, len(entries)), rows):
+                    yield self._kept(part, batch, pending)
         yield self._kept(self._rest, batch, checked)
         yield self._kept(self.form.root, batch, unchecked)
 

@@ -42,13 +42,15 @@ class Plan:
 
     ``probe`` is ``(None, tables, *scopes)`` to ``(key, point)``, ``place`` ``(constants, tables, *scopes)``
     to ``(keys, corner, is_loose)``; None if nothing can match. ``rest`` is evaluated on the candidates,
-    ``rest_loose`` while bounds of a subscription are wider than its predicate.
+    ``rest_loose`` while bounds of a subscription are wider than its predicate. ``is_key_all``: the key alone
+    decides, without bounds and without a rest.
     """
 
     probe: Callable[..., Any]
     place: Callable[..., Any]
     sides: tuple[Side, ...]
     several: bool
+    is_key_all: bool
     rest: Node | None
     rest_loose: Node | None
     readers: frozenset[str]
@@ -186,6 +188,7 @@ class _Builder:
             place=self._place(scopes),
             sides=tuple(self.sides) or (Side(0, False),),
             several=self.members is not None,
+            is_key_all=not (self.corners or self.rest),
             rest=_all(self.rest),
             rest_loose=_all(self.rest + self.loose),
             readers=frozenset(readers),

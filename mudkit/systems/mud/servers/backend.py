@@ -187,7 +187,7 @@ class BackEnd:
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return record_dropped(event)
-                if isinstance(message, Assignments | AssignmentsRequest):
+                if isinstance(message, (Assignments, AssignmentsRequest)):
                     return self._receive_assignments(now_us, event, message)
                 begun = self._begin_own_lineage(now_us) if self._was_wiped(source, message) else ()
                 is_back = source in self._absent
@@ -241,11 +241,16 @@ class BackEnd:
 
         A follower that knows entries has requested the state of the incarnation that it got them from.
         """
-        if self._lineage or isinstance(message, FollowLog):
+        if self._lineage:
             return False
-        knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
-        known = message.route if isinstance(message, Routed) else message
-        return bool(known.log_incarnation or "") or (knows_entries and source not in self._followed)
+        match message:
+            case Routed():
+                return bool(message.route.log_incarnation or "")
+            case LogAck():
+                knows_entries = message.lsn != _UNKNOWN
+                return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
+            case FollowLog():
+                return False
 
     def _begin_own_lineage(self, now_us: int) -> Sequence[Effect]:
         """Begin the lineage with a new incarnation, durably, and ask all followers for their positions.
@@ -309,18 +314,18 @@ class BackEnd:
         self, now_us: int, routed: Routed[Request], what: AdministrationRequest | ReadOrWrite
     ) -> Sequence[Effect]:
         """Answer a request, unless its client knows another incarnation of the log."""
-        known, is_about_table = routed.route.log_incarnation, isinstance(what, AdministrationRequest)
+        known = routed.route.log_incarnation
         if self._is_other_incarnation(known):
-            if not is_about_table:
+            if not isinstance(what, AdministrationRequest):
                 return ()  # the gateway has asked the former incarnation; the client will repeat it
             return (Send(routed.route.reply, self._build_restarted(routed.id, known or "")),)
         match what:
-            case ReadRequest():
-                return answer_read(self._copy, routed, what)
             case WriteRequest():
                 lsn = self._copy.lsn
                 outcome = self._writes.write(now_us, routed, what)
                 return *outcome, *self._push_to_followers_at(now_us, lsn)
+            case ReadRequest():
+                return answer_read(self._copy, routed, what)
             case CreateRequest() | AlterRequest() | DropRequest():
                 return self._administer(now_us, routed, what)
 
@@ -357,7 +362,7 @@ class BackEnd:
     def _follow_entry(self, entry: LogEntry) -> None:
         """Follow a new entry of the log."""
         self._holders.follow(entry)
-        if isinstance(entry, TableEntry | DropEntry):
+        if isinstance(entry, (TableEntry, DropEntry)):
             self._gateways.add_entry(entry)
 
     def _collect_tombstones(self, now_us: int) -> Sequence[Effect]:

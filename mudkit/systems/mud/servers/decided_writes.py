@@ -7,6 +7,7 @@ acknowledges them, for its last incarnations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.structs import asdict, replace
@@ -26,6 +27,9 @@ from mudkit.systems.mud.tables.replica import JoinedTables, is_visible, visible_
 from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.mud.tables.write_rules import check_may_write, check_rule
 from mudkit.tokens import Claims
+
+_RESULTS: Final = dict[str, WriteResult]
+"""Kind of what is stored of a client."""
 
 
 class DecidedWrites:
@@ -88,7 +92,7 @@ class DecidedWrites:
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
         """Return the unacknowledged results of a client, by the number of the write."""
-        return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
+        return self._store.get(f"applied {client}", _RESULTS) or {}
 
     def _apply_writes(
         self, now_us: int, writes: Sequence[WriteRequest], claims: Claims | None

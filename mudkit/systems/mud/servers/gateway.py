@@ -87,6 +87,8 @@ from mudkit.systems.mud.messages.requests import (
     RegisterRequest,
     Request,
     RequestRefused,
+    UnregisterRequest,
+    UpdateDataRequest,
     UsageTaken,
     WriteOutcome,
     WriteRequest,
@@ -148,12 +150,12 @@ class _OpenRequest:
         """Return whether a message of a server can be part of the answer."""
         what = self.ask.what
         match message:
-            case LogRestarted():
-                return True
-            case Part():
-                return isinstance(what, ReadRequest)
             case WriteOutcome():
                 return isinstance(what, WriteRequest)
+            case Part():
+                return isinstance(what, ReadRequest)
+            case LogRestarted():
+                return True
             case Administered():
                 return isinstance(what, AdministrationRequest)
             case ContinuousReadAck(processor=processor):
@@ -204,43 +206,62 @@ class Gateway:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        if isinstance(event, LinkUp):
-            return self._tables.ask(now_us)
-        if isinstance(event, TimerFired) and event.name == _UNANSWERED:
-            return self._suspect_master(now_us)
-        if isinstance(event, TimerFired):
-            self._is_timer_set = False
-            return *self._pass_waiting(now_us), *self._ask(now_us, is_again=True)
-        if isinstance(event, SendFailed):
-            return self._ranges.suspect(now_us, event.to)
-        if not isinstance(event, Received):
-            return ()
-        accepts = self._accepts.get(event.source)
-        if accepts is None:
-            asks = self._decode_requests(event)
-            if asks is None:
-                return record_dropped(event)
-            return [effect for ask in asks for effect in self._open_request(now_us, event.source, ask)]
-        message = accepts.decode(event.message)
-        if isinstance(message, AssignmentsRequest):
-            return self._ranges.answer(event.source, message)
-        if isinstance(message, TableQuestion):
-            return self._answer_question(now_us, event.source, message)
-        if isinstance(message, Assignments):
-            if not self._ranges.fits(message):
-                return record_dropped(event)
-            return self._receive_assignments(event.source, message)
-        if isinstance(message, Mastership):
-            return self._follow_master(now_us, event, message)
-        if isinstance(message, Log | TablesState) and event.source != self._master.address:
-            return self._master.ask(event.source)
-        if isinstance(message, Log | TablesState):
-            taken = self._tables.receive(now_us, message)
-            return *taken, *self._pass_waiting(now_us), *self._ask(now_us)
-        request = None if message is None else self._open.get(message.id)
-        if message is None or (request is not None and not request.can_answer(event.source, message)):
-            return record_dropped(event)
-        return () if request is None else self._receive_answer(request, message)
+        match event:
+            case Received(source=source):
+                accepts = self._accepts.get(source)
+                if accepts is not None:
+                    return self._receive(now_us, event, accepts.decode(event.message))
+                asks = self._decode_requests(event)
+                if asks is None:
+                    return record_dropped(event)
+                return [effect for ask in asks for effect in self._open_request(now_us, source, ask)]
+            case LinkUp():
+                return self._tables.ask(now_us)
+            case TimerFired(name=name):
+                if name == _UNANSWERED:
+                    return self._suspect_master(now_us)
+                self._is_timer_set = False
+                return *self._pass_waiting(now_us), *self._ask(now_us, is_again=True)
+            case SendFailed(to=to):
+                return self._ranges.suspect(now_us, to)
+        return ()
+
+    def _receive(
+        self,
+        now_us: int,
+        event: Received,
+        message: _Answer
+        | Log
+        | TablesState
+        | Mastership
+        | Assignments
+        | AssignmentsRequest
+        | TableQuestion
+        | None,
+    ) -> Sequence[Effect]:
+        """Handle a message of another server, by its kind; None: its sender may not send it."""
+        match message:
+            case WriteOutcome() | Part() | ContinuousReadAck() | Administered() | LogRestarted():
+                request = self._open.get(message.id)
+                if request is None:
+                    return ()
+                if not request.can_answer(event.source, message):
+                    return record_dropped(event)
+                return self._receive_answer(request, message)
+            case Log() | TablesState():
+                if event.source != self._master.address:
+                    return self._master.ask(event.source)
+                taken = self._tables.receive(now_us, message)
+                return *taken, *self._pass_waiting(now_us), *self._ask(now_us)
+            case AssignmentsRequest():
+                return self._ranges.answer(event.source, message)
+            case TableQuestion():
+                return self._answer_question(now_us, event.source, message)
+            case Assignments() if self._ranges.fits(message):
+                return self._receive_assignments(event.source, message)
+            case Mastership():
+                return self._follow_master(now_us, event, message)
+        return record_dropped(event)
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:
         """Return the requests of a device's apps; None: malformed, or not of the device's service."""
@@ -278,10 +299,12 @@ class Gateway:
                 token_error = encode_error(error)  # the back end knows whether it was applied before
         joined: Sequence[str] = ()
         try:
-            if isinstance(what, ReadRequest | RegisterRequest):
-                joined = tables_of_sent(what.predicate)
-            if not isinstance(what, AdministrationRequest | UsageReport):
-                check_record(what.reader, ())
+            match what:
+                case WriteRequest() | UpdateDataRequest() | UnregisterRequest():
+                    check_record(what.reader, ())
+                case ReadRequest() | RegisterRequest():
+                    joined = tables_of_sent(what.predicate)
+                    check_record(what.reader, ())
         except MudkitError as error:
             return (_build_refused(source, ask, error),)
         verified = Verified(endpoint=ask.client, address=source, claims=claims, token_error=token_error)
@@ -442,19 +465,19 @@ class Gateway:
     def _receive_answer(self, request: _OpenRequest, message: _Answer) -> Sequence[Effect]:
         """Pass a message on that belongs to an open request."""
         match message:
-            case Part() | ContinuousReadAck():
-                return self._pass_part_on(request, message)
-            case Administered() | WriteOutcome() | LogRestarted():
+            case WriteOutcome() | Administered() | LogRestarted():
                 del self._open[message.id]
                 self._waiting.pop(message.id, None)
                 return (Send(request.verified.address, message),)
+            case Part() | ContinuousReadAck():
+                return self._pass_part_on(request, message)
 
     def _check_tables(self, request: _OpenRequest, table: Table, joined: Sequence[Table]) -> None:
         """Raise MudkitError unless the client may access the tables, and they have the read's columns."""
         what, tables = request.ask.what, (table, *joined)
         for checked in tables:
             checked.check_access(request.verified.claims)
-        if isinstance(what, ReadRequest | RegisterRequest) and any(
+        if isinstance(what, (ReadRequest, RegisterRequest)) and any(
             checked.schema is not None for checked in tables
         ):
             predicate = None if what.predicate is None else what.predicate.predicate()

@@ -99,7 +99,7 @@ class Holders:
 
     def _table_of(self, entry: LogEntry) -> Table | None:
         """Return the table of an entry of rows; None: it is another entry, or the table is not there now."""
-        if not isinstance(entry, RowEntry | LookupEntry):
+        if not isinstance(entry, (RowEntry, LookupEntry)):
             return None
         table = self._copy.tables.get(entry.name)
         return None if table is None or entry.lsn < table.number else table

@@ -360,15 +360,18 @@ class LogFollower(HeardLog):
 
     def apply(self, entry: LogEntry) -> None:
         """Apply an entry to the copy, unless it is one of a row that is not held."""
-        if isinstance(entry, RowEntry) and self.holding is not None:
-            table = self.copy.tables[entry.name]
-            if not self.holding.has(table, table.partition_of(entry.row.key)):
-                self.copy.lsn = entry.lsn
-                return
-        if isinstance(entry, LookupEntry):
-            self.lookups.setdefault(entry.name, set()).add(entry.looked_up)
-        elif isinstance(entry, DropEntry):
-            self.lookups.pop(entry.name, None)
+        match entry:
+            case RowEntry():
+                table = self.copy.tables[entry.name]
+                if self.holding is not None and not self.holding.has(
+                    table, table.partition_of(entry.row.key)
+                ):
+                    self.copy.lsn = entry.lsn
+                    return
+            case LookupEntry():
+                self.lookups.setdefault(entry.name, set()).add(entry.looked_up)
+            case DropEntry():
+                self.lookups.pop(entry.name, None)
         self.copy.apply(entry)
 
     def confirm(self, message: Log) -> bool:
@@ -382,16 +385,17 @@ class LogFollower(HeardLog):
 
 def _layouts_after(tables: dict[str, _Layout], entry: LogEntry) -> dict[str, _Layout] | None:
     """Return the tables after an entry; None: it does not fit them."""
-    if isinstance(entry, TableEntry):
-        ((name, layout),) = _layouts_of([entry.table]).items()
-        known = tables.get(name)
-        is_taken = any(number == layout[0] for number, _ in tables.values())
-        return None if known != layout and (known is not None or is_taken) else {**tables, name: layout}
-    if entry.name not in tables:
-        return None
-    if isinstance(entry, DropEntry):
-        return {name: layout for name, layout in tables.items() if name != entry.name}
-    return tables
+    match entry:
+        case RowEntry() | LookupEntry() | CollectEntry():
+            return tables if entry.name in tables else None
+        case DropEntry():
+            without = {name: layout for name, layout in tables.items() if name != entry.name}
+            return without if entry.name in tables else None
+        case TableEntry():
+            ((name, layout),) = _layouts_of([entry.table]).items()
+            known = tables.get(name)
+            is_taken = any(number == layout[0] for number, _ in tables.values())
+            return None if known != layout and (known is not None or is_taken) else {**tables, name: layout}
 
 
 def _layouts_of(tables: Iterable[Table]) -> dict[str, _Layout]:

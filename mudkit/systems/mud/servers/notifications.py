@@ -278,6 +278,9 @@ class NotificationServer:
         """Handle a message of the generator or a processor; None: it is to be dropped."""
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
+            case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
+                if isinstance(body, PolicyUpdate) is is_generator:
+                    return self._receive_item(now_us, source, item)
             case Assignments() as assignments if self._ranges.fits(assignments):
                 return self._receive_assignments(now_us, source, assignments)
             case PoliciesFollow() if is_generator:
@@ -287,9 +290,6 @@ class NotificationServer:
                 if session is None or session.sender.receiver_address == address:
                     return self._moved.settle(now_us, (source, name))
                 return (self._build_moved(session, source),)  # it acknowledges a late copy
-            case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
-                if isinstance(body, PolicyUpdate) is is_generator:
-                    return self._receive_item(now_us, source, item)
         return None
 
     def _receive_from_naming(self, now_us: int, event: Received) -> Sequence[Effect] | None:
@@ -552,7 +552,7 @@ class NotificationServer:
             known = (Send(source, self._ranges.present),)  # it was replaced
             if not isinstance(body, NewGeneration):
                 return known
-        if isinstance(body, Tell | Whereabouts) and not self._is_responsible(netid_of(body.endpoint)):
+        if isinstance(body, (Tell, Whereabouts)) and not self._is_responsible(netid_of(body.endpoint)):
             return (Send(source, self._ranges.present),)  # it is sent again, to the responsible server
         number = int(item.stream.rpartition(" ")[2])
         last_number, incoming = self._incoming.get(source, (0, None))
@@ -568,26 +568,32 @@ class NotificationServer:
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle a notification of a processor, or a policy: pass it on to the devices that it is for."""
-        if isinstance(body, PolicyUpdate):
-            return self._ship_policy(now_us, body)
-        self._processors.add(source)
-        if isinstance(body, Whereabouts):
-            netid = netid_of(body.endpoint)
-            if netid in self._session_of:
-                return ()
-            self._begun_us = now_us
-            unheard = self._unheard.setdefault(netid, _UnheardDevice(body.endpoint))
-            unheard.add(body.endpoint, body.address, is_proven=body.is_proven)
-            return self._identify(now_us, [netid])
-        if isinstance(body, NewGeneration):
-            sessions = list(self._sessions.values())  # one may be given up
-            return [effect for session in sessions for effect in self._send_or_give_up(now_us, session, body)]
-        session = self._sessions.get(body.session)
-        is_own = session is not None and session.netid == netid_of(body.endpoint)
-        if session is None or not is_own or app_of(body.endpoint) not in session.apps:
-            return (Send(source, SessionGone(body.session, body.endpoint)),)
-        session.processors.add(source)
-        return self._send_or_give_up(now_us, session, body)
+        match body:
+            case Tell():
+                self._processors.add(source)
+                session = self._sessions.get(body.session)
+                is_own = session is not None and session.netid == netid_of(body.endpoint)
+                if session is None or not is_own or app_of(body.endpoint) not in session.apps:
+                    return (Send(source, SessionGone(body.session, body.endpoint)),)
+                session.processors.add(source)
+                return self._send_or_give_up(now_us, session, body)
+            case PolicyUpdate():
+                return self._ship_policy(now_us, body)
+            case Whereabouts():
+                self._processors.add(source)
+                netid = netid_of(body.endpoint)
+                if netid in self._session_of:
+                    return ()
+                self._begun_us = now_us
+                unheard = self._unheard.setdefault(netid, _UnheardDevice(body.endpoint))
+                unheard.add(body.endpoint, body.address, is_proven=body.is_proven)
+                return self._identify(now_us, [netid])
+            case NewGeneration():
+                self._processors.add(source)
+                told: list[Effect] = []
+                for session in list(self._sessions.values()):  # one may be given up
+                    told += self._send_or_give_up(now_us, session, body)
+                return told
 
     def _ship_policy(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
         """Keep a policy, and send it to the devices that follow such policies and lack it.

@@ -202,6 +202,14 @@ class Processor:
     ) -> Sequence[Effect] | None:
         """Handle a message that its sender may send, by its kind; None: it is to be dropped."""
         match message:
+            case Routed():
+                return self._receive_request(now_us, message, message.what)
+            case StreamAck():
+                return self._streams.ack(now_us, event.source, message)
+            case Log() | TablesState():
+                if event.source != self._master.address:
+                    return self._master.ask(event.source)
+                return self._receive_log(now_us, event, message)
             case Assignments() if not self._ranges.fits(message):
                 return None
             case Assignments() | AssignmentsRequest() | Probe():
@@ -216,14 +224,6 @@ class Processor:
                 taken = self._master.take(event.source, message)
                 self._log.back_end = self._master.address
                 return taken
-            case Log() | TablesState() if event.source != self._master.address:
-                return self._master.ask(event.source)
-            case Log() | TablesState():
-                return self._receive_log(now_us, event, message)
-            case Routed():
-                return self._receive_request(now_us, message, message.what)
-            case StreamAck():
-                return self._streams.ack(now_us, event.source, message)
             case SessionGone(session=session):
                 ended = [
                     read_key
@@ -261,11 +261,11 @@ class Processor:
         if is_misrouted and isinstance(what, ContinuousReadRequest):
             return (Send(route.reply, self._ranges.present),)
         match what:
+            case WriteRequest():
+                return (Send(self._master.address, self._add_read_interval(now_us, routed, what)),)
             case ReadRequest():
                 self._record_read(now_us, routed.route, what)
                 return (Send(self._choose_address(routed.id, routed.route), routed),)
-            case WriteRequest():
-                return (Send(self._master.address, self._add_read_interval(now_us, routed, what)),)
             case RegisterRequest():
                 return self._register_read(now_us, routed, what)
             case UpdateDataRequest():
@@ -424,7 +424,7 @@ class Processor:
         effects: list[Effect] = []
         together: list[RowEntry] = []
         for entry in self._log.take_entries(log):
-            if isinstance(entry, RowEntry | CollectEntry):
+            if isinstance(entry, (RowEntry, CollectEntry)):
                 if isinstance(entry, RowEntry):
                     effects += self._count_change(now_us, entry)
                 self._log.apply(entry)

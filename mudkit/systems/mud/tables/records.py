@@ -140,6 +140,8 @@ def check_record(data: Value, names: Collection[str] = ("key",)) -> dict[str, Va
     ParameterError
         It is not a mapping of names to JSON values, or it is too large.
     """
+    if type(data) is dict and not data:
+        return {}
     problem = None
     is_flat = _is_flat(data)
     if not isinstance(data, (dict, Mapping)) or not (is_flat or all(isinstance(name, str) for name in data)):

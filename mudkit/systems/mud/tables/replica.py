@@ -23,7 +23,7 @@ from mudkit.systems.mud.messages.servers import (
     CollectEntry,
     DropEntry,
     LogEntry,
-    LookupEntry,
+    RowEntry,
     TableEntry,
     TablesState,
 )
@@ -197,23 +197,21 @@ class TableReplica:
     def apply(self, entry: LogEntry) -> Row | None:
         """Apply the next entry of the log; return the row that it replaces, None: it replaces none."""
         self.lsn = entry.lsn
-        if isinstance(entry, TableEntry):
-            self._add_table(entry.table)
-            return None
-        if isinstance(entry, DropEntry):
-            del self._rows[self.tables.pop(entry.name).number]
-            return None
-        if isinstance(entry, LookupEntry):
-            return None
-        if isinstance(entry, CollectEntry):
-            table = self.tables[entry.name]
-            for row in self.tombstones(table, entry.until_lsn):
-                del self._partition_rows(table, row.key)[row.key]
-            return None
-        rows, row = self._partition_rows(self.tables[entry.name], entry.row.key), entry.row
-        old = rows.get(row.key)
-        rows[row.key] = row
-        return old
+        match entry:
+            case RowEntry(name=name, row=row):
+                rows = self._partition_rows(self.tables[name], row.key)
+                old = rows.get(row.key)
+                rows[row.key] = row
+                return old
+            case TableEntry():
+                self._add_table(entry.table)
+            case DropEntry():
+                del self._rows[self.tables.pop(entry.name).number]
+            case CollectEntry():
+                table = self.tables[entry.name]
+                for row in self.tombstones(table, entry.until_lsn):
+                    del self._partition_rows(table, row.key)[row.key]
+        return None
 
     def rows(self, table: Table, partitions: Sequence[int]) -> Iterator[Row]:
         """Iterate over the rows of some partitions of a table, deleted ones included."""
