@@ -113,6 +113,7 @@ from mudkit.systems.mud.servers.registered_reads import (
     EVERYTHING,
     ReadPositions,
     RegisteredRead,
+    SessionReads,
     recall_delivered,
     select_from,
     share_app,
@@ -174,8 +175,7 @@ class Processor:
         """Place of the replica that was asked last, and how many in turn were not reached, by read."""
         self._read_rates = ReadRates(0)
         self._reads: dict[ReadKey, RegisteredRead] = {}
-        self._reads_of_session: dict[str, list[ReadKey]] = {}
-        """Keys of the continuous reads, by session, in the order of registration."""
+        self._reads_of_session = SessionReads()
         self._ended: set[ReadKey] = set()
         """Handles that their clients have unregistered."""
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
@@ -254,7 +254,7 @@ class Processor:
             case SessionGone(session=session):
                 ended = [
                     read_key
-                    for read_key in self._reads_of_session.get(session, ())
+                    for read_key in self._reads_of_session.of(session)
                     if message.endpoint in (UNSET, read_key[0])  # a client cannot end another's reads
                 ]
                 addresses = {self._reads[read_key].address: None for read_key in ended}
@@ -268,7 +268,7 @@ class Processor:
                         return *released, *self._streams.send(now_us, report)
                 return released
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
-                for read_key in self._reads_of_session.get(session, ()):
+                for read_key in self._reads_of_session.of(session):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._reads[read_key].address = address
                 return (Send(event.source, message),)
@@ -335,7 +335,7 @@ class Processor:
 
     def _begin_generation(self, now_us: int) -> Sequence[Effect]:
         """Begin another generation, without continuous reads: after a start, or when the log was restored."""
-        self._reads, self._reads_of_session, self._ended, self._early_data = {}, {}, set(), {}
+        self._reads, self._reads_of_session, self._ended, self._early_data = {}, SessionReads(), set(), {}
         self._early = {}
         self._matching, self._shown_to = {}, {}
         self._read_rates = ReadRates(now_us)
@@ -868,11 +868,7 @@ class Processor:
             selection=EVERYTHING if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self._reads[read_key] = read
-        of_session = self._reads_of_session.get(read.session)
-        if of_session is None:
-            self._reads_of_session[read.session] = [read_key]
-        else:
-            of_session.append(read_key)
+        self._reads_of_session.add(read.session, read_key)
         if state is not None:
             for row in existing:
                 self._record_shown(read_key, read, row.key)
@@ -975,9 +971,7 @@ class Processor:
         if read is None:
             return
         self._unsynced.discard(read_key)
-        self._reads_of_session[read.session].remove(read_key)
-        if not self._reads_of_session[read.session]:
-            del self._reads_of_session[read.session]
+        self._reads_of_session.remove(read.session, read_key)
         self._matching[read.table.number].remove(read_key)
         for key in read.keys:
             self._forget_shown(read_key, read, key)
