@@ -16,7 +16,7 @@ MAX_VERIFIED: Final = 4096
 """Tokens whose signature an authority does not verify again: those that were shown last."""
 
 
-class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Claims of a token: an app, perhaps a user and the only device that may show it, and when it expires.
 
     The time is in seconds by the clock of the authority that issued it.

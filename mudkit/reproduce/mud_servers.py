@@ -19,6 +19,7 @@ from mudkit.delivery.stream import StreamAck, StreamItem
 from mudkit.events import Received, Record, Send
 from mudkit.fleet.host import Process
 from mudkit.lab import Lab
+from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.messages.notifications import Hello, Tell, Welcome
 from mudkit.systems.mud.messages.requests import (
@@ -33,6 +34,7 @@ from mudkit.systems.mud.tables.records import SentPredicate
 
 APP: Final = "chat"
 TEXT: Final = "See you at noon, at the corner of Fifth Street."
+_PREDICATE: Final = "recipient = :name"
 _MESSAGE_US: Final = 200
 """Virtual time between two messages: only its order counts."""
 
@@ -103,12 +105,12 @@ class MessagingServers:
             session = self._take(Welcome)[0].session
         register = RegisterRequest(
             name=self._table(number),
-            handle=f"{incarnation} 1",
+            handle=_handle(number),
             reader={},
             data_seq=1,
             request=1,
             session=session,
-            predicate=predicate or SentPredicate("recipient = :name", [name]),
+            predicate=predicate or SentPredicate(_PREDICATE, [name]),
             since_lsns={},
             delivered=[],
             sync_us=None,
@@ -192,6 +194,18 @@ class MessagingServers:
         arrived, self._arrived = self._arrived, []
         assert [type(message) for message in arrived] == list(kinds), arrived
         return arrived
+
+
+def add_to_index(index: SubscriptionIndex, number: int) -> None:
+    """Add the continuous read of a subscriber to an index, as a processor does."""
+    reader = {"app": APP, "user": _name(number)}
+    identity = f"{_name(number)}/{APP}", _handle(number)
+    index.add(identity, Predicate(_PREDICATE, name=_name(number)), receiver={}, auth=reader)
+
+
+def _handle(subscriber: int) -> str:
+    """Return the handle of a subscriber's continuous read, the first one of its incarnation."""
+    return f"{subscriber:016x} 1"
 
 
 def _name(subscriber: int) -> str:

@@ -7,9 +7,10 @@ import math
 import pytest
 from measured_rows import check_complete
 
+from mudkit.predicates import SubscriptionIndex
 from mudkit.reproduce import mobius_scaling
 from mudkit.reproduce.mobius_scaling import M1, M2, M2_SCALING
-from mudkit.reproduce.mud_servers import MessagingServers, Times, rates
+from mudkit.reproduce.mud_servers import MessagingServers, Times, add_to_index, rates
 from mudkit.systems.mud.tables.records import SentPredicate
 
 
@@ -33,6 +34,18 @@ def test_m2_measures_all_required_quantities():
     check_complete(M2, measured)
     assert measured.quantities["subscribers held"].median == 1500
     assert 200 < measured.quantities["bytes a subscriber"].median < 20_000
+    assert 100 < measured.quantities["bytes a subscription in the index alone"].median < 10_000
+
+
+def test_index_alone_has_the_subscriptions_of_the_servers():
+    servers, index = MessagingServers(3, 3, 1), SubscriptionIndex()
+    for number in range(3):
+        servers.subscribe()
+        add_to_index(index, number)
+    processor = servers._machines[servers._processor].machine
+    assert {*index} == {*processor._reads}
+    (identity,) = index.match({"recipient": "reader-1"})
+    assert index.reader(identity) == ({}, {"app": "chat", "user": "reader-1"})
 
 
 def test_processors_scale_linearly_unless_a_partition_is_hot():

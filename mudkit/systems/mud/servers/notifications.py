@@ -590,10 +590,10 @@ class NotificationServer:
                 return self._identify(now_us, [netid])
             case NewGeneration():
                 self._processors.add(source)
-                told: list[Effect] = []
+                effects: list[Effect] = []
                 for session in list(self._sessions.values()):  # one may be given up
-                    told += self._send_or_give_up(now_us, session, body)
-                return told
+                    effects += self._send_or_give_up(now_us, session, body)
+                return effects
 
     def _ship_policy(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
         """Keep a policy, and send it to the devices that follow such policies and lack it.

@@ -227,7 +227,7 @@ class Processor:
             case SessionGone(session=session):
                 ended = [
                     read_key
-                    for read_key in self._served.reads_of_session(session)
+                    for read_key in self._served.of_sessions.of(session)
                     if message.endpoint in (UNSET, read_key[0])  # a client cannot end another's reads
                 ]
                 addresses = {self._served.reads[read_key].address: None for read_key in ended}
@@ -241,7 +241,7 @@ class Processor:
                         return *released, *self._streams.send(now_us, report)
                 return released
             case DeviceMoved(session=session, endpoint=endpoint, address=address):
-                for read_key in self._served.reads_of_session(session):
+                for read_key in self._served.of_sessions.of(session):
                     if netid_of(read_key[0]) == netid_of(endpoint):  # a device cannot move another's reads
                         self._served.reads[read_key].address = address
                 return (Send(event.source, message),)

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mudkit.predicates import Aggregates, Predicate
@@ -17,6 +17,7 @@ from mudkit.systems.mud.messages.partitions import values_by_partition
 from mudkit.systems.mud.messages.parts import Row
 from mudkit.systems.mud.messages.requests import RegisterRequest, Request
 from mudkit.systems.mud.messages.servers import Routed
+from mudkit.systems.mud.servers.matching import ReadKey
 from mudkit.systems.mud.tables.records import keys_digest
 from mudkit.systems.mud.tables.replica import TableReplica, record_of
 from mudkit.systems.mud.tables.selection import Selection
@@ -30,8 +31,7 @@ EVERYTHING: Final = Selection()
 _NO_KEYS: Final[AbstractSet[str]] = frozenset()
 
 
-@dataclass(slots=True)
-class RegisteredRead:
+class RegisteredRead(Struct, gc=False):
     """A continuous read, as far as it concerns a processor, besides what its table's matching holds.
 
     ``lsn`` is the position of the log at its registration: later changes of its ``partitions`` are sent.
@@ -40,7 +40,8 @@ class RegisteredRead:
     their last ``state`` instead, of these records, and one with a ``window`` those in it, which are selected
     by ``predicate``. It is sent the columns of its ``selection``.
 
-    There are as many as subscribers: what most of them lack is shared or None.
+    There are as many as subscribers: what most of them lack is shared or None, and the garbage collector
+    need not look at them, since nothing in a read leads back to it.
     """
 
     request: int
@@ -84,6 +85,38 @@ class RegisteredRead:
         """Build the change that tells the reader of a version of a record, as far as its columns are read."""
         shown = self.selection.columns_of(self.table.visible_columns(row))
         return Upsert(row.key, row.ver, shown, row.predicate, row.ts_us, row.lsn)
+
+
+class SessionReads:
+    """Keys of the continuous reads of each session, in the order of registration.
+
+    Most sessions have one read: its key then stands alone, without a list.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, ReadKey | list[ReadKey]] = {}
+
+    def of(self, session: str) -> list[ReadKey]:
+        """Return the keys of a session's reads; empty: it has none."""
+        keys = self._keys.get(session, [])
+        return [*keys] if isinstance(keys, list) else [keys]
+
+    def add(self, session: str, read_key: ReadKey) -> None:
+        """Add the key of a read, which must be new."""
+        keys = self._keys.get(session)
+        if isinstance(keys, list):
+            keys.append(read_key)
+        else:
+            self._keys[session] = read_key if keys is None else [keys, read_key]
+
+    def remove(self, session: str, read_key: ReadKey) -> None:
+        """Remove the key of a read, which must have been added."""
+        keys = self.of(session)
+        keys.remove(read_key)
+        if keys:
+            self._keys[session] = keys if len(keys) > 1 else keys[0]
+        else:
+            del self._keys[session]
 
 
 @dataclass(frozen=True)

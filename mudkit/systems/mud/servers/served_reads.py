@@ -28,6 +28,7 @@ from mudkit.systems.mud.servers.registered_reads import (
     EVERYTHING,
     ReadPositions,
     RegisteredRead,
+    SessionReads,
     recall_delivered,
     select_from,
     share_app,
@@ -57,8 +58,7 @@ class ServedReads:
         self._unsynced = unsynced
         self._generation = 0
         self.reads: dict[ReadKey, RegisteredRead] = {}
-        self._reads_of_session: dict[str, list[ReadKey]] = {}
-        """Keys of the continuous reads, by session, in the order of registration."""
+        self.of_sessions = SessionReads()
         self._early_data: dict[ReadKey, tuple[int, Fields]] = {}
         """Number and data of readers that have overtaken a registration."""
         self._partitions: dict[frozenset[int], frozenset[int]] = {}
@@ -71,12 +71,8 @@ class ServedReads:
     def begin_generation(self, generation: int) -> None:
         """Begin another generation of the processor, without reads."""
         self._generation = generation
-        self.reads, self._reads_of_session, self._early_data = {}, {}, {}
+        self.reads, self.of_sessions, self._early_data = {}, SessionReads(), {}
         self.matching, self._shown_to = {}, {}
-
-    def reads_of_session(self, session: str) -> list[ReadKey]:
-        """Return the reads of a session, in the order of registration."""
-        return [*self._reads_of_session.get(session, ())]
 
     def register(
         self,
@@ -145,11 +141,7 @@ class ServedReads:
             selection=EVERYTHING if registration.selection is UNSET else registration.selection,
         )  # fmt: skip
         self.reads[read_key] = read
-        of_session = self._reads_of_session.get(read.session)
-        if of_session is None:
-            self._reads_of_session[read.session] = [read_key]
-        else:
-            of_session.append(read_key)
+        self.of_sessions.add(read.session, read_key)
         if state is not None:
             for row in existing:
                 self._record_shown(read_key, read, row.key)
@@ -489,9 +481,7 @@ class ServedReads:
         if read is None:
             return
         self._unsynced.discard(read_key)
-        self._reads_of_session[read.session].remove(read_key)
-        if not self._reads_of_session[read.session]:
-            del self._reads_of_session[read.session]
+        self.of_sessions.remove(read.session, read_key)
         self.matching[read.table.number].remove(read_key)
         for key in read.keys:
             self._forget_shown(read_key, read, key)
