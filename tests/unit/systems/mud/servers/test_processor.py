@@ -1041,7 +1041,7 @@ def test_reader_of_a_record_is_forgotten_when_it_has_left_the_read(harness):
     for handle in (1, 2):
         unregister(harness, handle)
     assert not harness.processor._served._shown_to
-    assert not harness.processor._served._reads_of_session
+    assert not harness.processor._served.of_sessions._keys
 
 
 def test_processor_keeps_little_of_a_subscription():
