@@ -43,7 +43,7 @@ def test_index_alone_has_the_subscriptions_of_the_servers():
         servers.subscribe()
         add_to_index(index, number)
     processor = servers._machines[servers._processor].machine
-    assert {*index} == {*processor._reads}
+    assert {*index} == {*processor._served.reads}
     (identity,) = index.match({"recipient": "reader-1"})
     assert index.reader(identity) == ({}, {"app": "chat", "user": "reader-1"})
 
