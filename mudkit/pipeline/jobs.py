@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -230,11 +231,23 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "trips": ("radius_km", "min_stop_s", "max_gap_s", "min_km"),
 }
 
+_DEFAULTS_OF: Mapping[str, Callable[..., DataFrame]] = {
+    **JOBS, "propagation": propagation, "speeds": speeds, "stops": stops, "trips": trips
+}  # fmt: skip
+"""Functions that have the defaults of the options of jobs."""
+
 _BY_DEVICE = ("speeds", "stops", "trips")
 """Jobs that need all rows of a device, and so have one part."""
 
 _TIMES = {"cells": "bucket_ts", "propagation": "interval_ts"}
 """Columns of times by whose date a result is divided; else `ts`."""
+
+
+def _with_defaults(job: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a job with the defaults of the others, so that equal jobs are the same job."""
+    parameters = signature(_DEFAULTS_OF[job]).parameters
+    whole = {name: options.get(name, parameters[name].default) for name in _OPTIONS[job]}
+    return {name: tuple(value) if name in ("zooms", "thresholds") else value for name, value in whole.items()}
 
 
 @check_arguments(types=False)
@@ -313,9 +326,7 @@ def run_job(
     if is_label and reads is not None:
         check_folders(place(trace), place(reads))
     spans = [_Span(None, None)] if job in _BY_DEVICE else _spans(whole, dates)
-    for key in ("zooms", "thresholds"):
-        if key in options:
-            options[key] = tuple(options[key])
+    options = _with_defaults(job, options)
     # Raises errors of options or the predicate before anything is written.
     _ = whole.frame("positions", spans[0]) if is_label else JOBS[job](whole, spans[0], **options)
     identity = {

@@ -79,8 +79,8 @@ L9: Final = Row(
     paper="Where ranks may fall, a message waits in a delay stage before it is prefetched. The history of "
     "drops gives the delay; a formula, and waste against timeliness, are left to the future.",
     required=(
-        Required("steps at which waste rises with the delay", "at most", 0, is_shape=True),
-        Required("steps at which messages come sooner with the delay", "at most", 0, is_shape=True),
+        Required("steps at which waste rises with the delay", "at most", 0),
+        Required("steps at which messages come sooner with the delay", "at most", 0),
         Required("waste with the delay learnt, over without", "at most", 0.25),
     ),
     measure=measure_delays,

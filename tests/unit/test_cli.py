@@ -29,6 +29,7 @@ from mudkit.errors import (
     TraceFormatError,
 )
 from mudkit.pipeline.jobs import JOBS
+from mudkit.pipeline.jobs import _with_defaults as job_options
 from mudkit.report.schemas import TEMPLATES
 from mudkit.trace.formats import FORMATS
 
@@ -695,6 +696,19 @@ def test_each_option_is_the_parameter_that_its_help_names(
         arguments += ["--out", tmp_path / "out"]
     assert run(group, name, *arguments).exit_code == 7
     assert {parameter: called[0][parameter] for parameter in expected} == expected
+
+
+@pytest.mark.parametrize("job", sorted({*JOBS} - {"join"}))
+def test_job_of_a_command_is_that_of_python_without_options(job, tmp_path, monkeypatch):
+    """A run of either that was stopped is completed by the other: their options are the same job."""
+    called = []
+    monkeypatch.setattr("mudkit.pipeline.run_job", lambda *_, **given: called.append(given) or sys.exit(7))
+    monkeypatch.setattr("mudkit.trace.read_manifest", lambda _: None)
+    monkeypatch.setattr("mudkit.pipeline.progress", lambda *_: nullcontext())
+    monkeypatch.setattr(jobs, "_spark", lambda _: nullcontext())
+    assert run("pipeline", job, tmp_path, "--out", tmp_path / "out").exit_code == 7
+    given = {name: value for name, value in called[0].items() if name in job_options(job, {})}
+    assert job_options(job, given) == job_options(job, {})
 
 
 @pytest.mark.parametrize(

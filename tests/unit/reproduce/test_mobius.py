@@ -11,7 +11,7 @@ from measured_rows import check_complete
 from mudkit.reproduce import mobius
 from mudkit.reproduce.mobius import M1_INDEX, M6
 from mudkit.reproduce.row import judge
-from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.decided_writes import DecidedWrites
 from mudkit.verify.campaign.bugs import BUGS, Bug
 from mudkit.verify.campaign.runs import play_some
 from mudkit.worlds.matching import MatchingLoad
@@ -109,7 +109,7 @@ def test_m6_counts_runs_and_broken_promises(monkeypatch):
     assert measured.quantities[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
     violated = measured.parameters[f"seeded, {bugs[0].name}"]
     assert violated == f"seed {bugs[0].seed}, violated: fork-sequential-retracted"
-    monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # applies duplicate writes
+    monkeypatch.setattr(DecidedWrites, "_results", lambda self, client: {})  # applies duplicate writes
     measured = mobius.measure_campaign(seeds=range(5, 10), bugs=())
     assert measured.quantities["runs in which a promise was broken"].median > 0
 
